@@ -1,0 +1,1 @@
+"""The deployment's side: the hook, its private directory and its env file."""

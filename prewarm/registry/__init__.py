@@ -1,0 +1,1 @@
+"""What should be warm: declarations, layouts, checkpoints, and the scan that joins them."""

@@ -1,0 +1,1 @@
+"""What must last: the database, bundles, the signed manifest, and collecting what nobody names."""
