@@ -1,0 +1,308 @@
+"""The facts about one interpreter and machine that decide a hit in torch's compile caches.
+
+Standard library only, and torch is never imported: versions are read as text, the GPU through the
+driver's own library. The hook runs this file in well under a tenth of a second, in process or under
+another interpreter (``python facts.py --device cpu``), which prints one JSON object.
+
+It gathers and judges nothing. ``None`` says that the fact is not there (no compiler, no GPU). No
+value holds a path, since facts are published; where a path matters its digest stands for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+
+#: Flags of /proc/cpuinfo that torch/_inductor/cpu_vec_isa.py asks for: they decide the code.
+CPU_FLAGS = (
+    "avx2 fma f16c avx512f avx512dq avx512vl avx512bw avx512_vnni avx512_bf16 amx_tile amx_bf16"
+    " amx_int8 amx_fp16 asimd sve sve2 bf16 svebf16 i8mm fphp asimdhp"
+)
+
+#: Variables that change what is compiled: these prefixes and these names.
+PREFIXES = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_DYNAMO_", "TORCH_COMPILE_", "TRITON_")
+NAMES = (
+    "CXX ATEN_CPU_CAPABILITY TORCH_ALLOW_TF32_CUBLAS_OVERRIDE TORCH_CACHING_PRECOMPILE"
+    " TORCH_STRICT_PRECOMPILE ENABLE_PERSISTENT_TMA_MATMUL ENABLE_TEMPLATE_TMA_STORE"
+    " ENABLE_TMA_LOAD_FOR_TEMPLATE_EPILOGUE TORCH_COMPILER_COLLECTIVES FAKE_ALLOW_META"
+)
+#: Of those, the ones that only say where to cache, what to log and how many helpers work, or that
+#: prewarm sets itself.
+IGNORED = (
+    "TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR TRITON_HOME TRITON_DUMP_DIR TRITON_OVERRIDE_DIR"
+    " TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS TORCHINDUCTOR_COMPILE_THREADS"
+    " TORCHINDUCTOR_WORKER_START TORCHINDUCTOR_FILE_LOCK_TIMEOUT TORCH_COMPILE_JOB_ID"
+    " TORCHINDUCTOR_QUIESCE_ASYNC_COMPILE_POOL TORCHINDUCTOR_COMPILE_WORKER_WAIT_TIMEOUT"
+    " TORCHINDUCTOR_WORKER_SUPPRESS_LOGGING TORCHINDUCTOR_MAX_AUTOTUNE_REPORT_CHOICES_STATS"
+    " TORCHINDUCTOR_PROFILE_OUTPUT TORCH_COMPILE_CPROFILE"
+)
+IGNORED_WORDS = ("_LOG", "DEBUG", "VERBOSE", "TRACE", "PRINT", "_DUMP", "_REPRO", "PROFILER")
+
+#: A compiler that does not tell its version within this time is not waited for.
+CXX_TIMEOUT_S = 10.0
+
+
+def gather(device: str, threads: int, library: str) -> dict[str, str | None]:
+    """Read every fact for a model on ``device`` ("cpu", "cuda"); ``library`` "" is no library."""
+    torch_dir = _package_dir("torch")
+    torch_version = _version_file(torch_dir)
+    cxx = _cxx()
+    facts: dict[str, str | None] = {
+        "python": sys.implementation.name + " " + sys.version.split()[0],
+        "python_abi": sysconfig.get_config_var("SOABI"),
+        "machine": os.uname().machine,
+        "torch": torch_version.get("__version__"),
+        "torch_git": torch_version.get("git_version"),
+        "cuda": torch_version.get("cuda"),
+        "triton": _version("triton"),
+        "library": (library + " " + (_version(library) or "missing")) if library else None,
+        "cpu_isa": _cpu_isa(),
+        "cxx": os.path.basename(cxx) if cxx else None,
+        "cxx_version": _cxx_version(cxx) if cxx else None,
+        "threads": str(threads if threads > 0 else _default_threads()),
+        "build_paths": _build_paths(torch_dir) if torch_dir else None,
+        "variables": json.dumps(_variables(os.environ), sort_keys=True),
+        "device": "cpu",
+        "capability": None,
+        "sm_count": None,
+        "driver": None,
+    }
+    if device != "cpu":
+        facts.update(_gpu())
+    return facts
+
+
+def main(argv: list[str]) -> int:
+    """Print the facts as one line of JSON: ``[--device D] [--threads N] [--library NAME]``."""
+    wanted = {"--device": "cpu", "--threads": "0", "--library": ""}
+    for name, value in zip(argv[::2], argv[1::2], strict=False):
+        if name not in wanted:
+            sys.stderr.write("facts.py: unknown option " + name + "\n")
+            return 2
+        wanted[name] = value
+    facts = gather(wanted["--device"], int(wanted["--threads"]), wanted["--library"])
+    sys.stdout.write(json.dumps(facts) + "\n")
+    return 0
+
+
+# -- packages
+
+
+def _package_dir(name: str) -> str | None:
+    """Find a package without importing it. Like ``torch.__file__``, links are not resolved."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    return os.path.dirname(spec.origin) if spec is not None and spec.origin else None
+
+
+def _version_file(torch_dir: str | None) -> dict[str, str]:
+    """Read torch/version.py's plain assignments: ``__version__``, ``cuda``, ``git_version``."""
+    found: dict[str, str] = {}
+    if torch_dir is None:
+        return found
+    try:
+        with open(os.path.join(torch_dir, "version.py"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        left, equals, right = line.partition("=")
+        name, value = left.split(":")[0].strip(), right.strip()
+        if equals and value[:1] in ("'", '"') and value[-1:] == value[:1]:
+            found[name] = value[1:-1]
+    return found
+
+
+def _version(name: str) -> str | None:
+    """Tell the version of an installed distribution.
+
+    The name of its ``.dist-info`` directory tells it; importlib.metadata takes 70 ms to import, so
+    only what that does not find is left to it.
+    """
+    wanted = name.lower().replace("-", "_") + "-"
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for found in names:
+            if found.endswith(".dist-info") and found.lower().replace(".", "_").startswith(wanted):
+                return found[len(wanted) : -len(".dist-info")]
+    if _package_dir(name) is None:
+        return None
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+# -- the C++ compiler
+
+
+def _cxx() -> str | None:
+    """Find the compiler that inductor picks (torch/_inductor/config.py ``cpp.cxx``)."""
+    name = os.environ.get("CXX", "g++")
+    folders = [""] if os.path.dirname(name) else os.get_exec_path()
+    for folder in folders:
+        path = os.path.join(folder, name)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def _cxx_version(cxx: str) -> str | None:
+    try:
+        done = subprocess.run(
+            [cxx, "--version"], capture_output=True, text=True, timeout=CXX_TIMEOUT_S, check=True
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return done.stdout.partition("\n")[0].strip() or None
+
+
+def _build_paths(torch_dir: str) -> str:
+    """Digest the directories in the command that inductor hashes: another virtualenv misses."""
+    paths = [
+        sysconfig.get_path("include"),
+        sysconfig.get_path("include", scheme="posix_prefix"),
+        str(sysconfig.get_config_var("LIBDIR")),
+        os.path.abspath(torch_dir),
+    ]
+    return hashlib.sha256("\0".join(paths).encode()).hexdigest()[:16]
+
+
+# -- the processor
+
+
+def _cpu_isa() -> str:
+    wanted = set(CPU_FLAGS.split())
+    flags: set[str] = set()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith(("flags", "Features")):
+                    flags = wanted.intersection(line.split())
+                    break
+    except OSError:
+        return ""
+    if "sve" in flags:
+        import ctypes
+
+        # Code is generated for one vector length: PR_SVE_GET_VL, bytes in the low 16 bits.
+        length = ctypes.CDLL(None).prctl(51, 0, 0, 0, 0)
+        if length > 0:
+            flags.add("sve" + str((length & 0xFFFF) * 8))
+    return ",".join(sorted(flags))
+
+
+def _default_threads() -> int:
+    """Foretell ``torch.get_num_threads()`` of a fresh process (aten/src/ATen/ParallelOpenMP.cpp).
+
+    On x86 that is MKL's answer: MKL_NUM_THREADS, else OMP_NUM_THREADS, never more than the physical
+    cores that the process may run on unless MKL_DYNAMIC is off. Elsewhere it is the variable, else
+    all physical cores. Neither looks at a cgroup's CPU quota, only at the affinity a cpuset leaves.
+    """
+    mkl = os.uname().machine == "x86_64"
+    cores = _physical_cores(os.sched_getaffinity(0) if mkl else None)
+    asked = _leading_int("MKL_NUM_THREADS") or _leading_int("OMP_NUM_THREADS")
+    dynamic = os.environ.get("MKL_DYNAMIC", "true").strip().lower() not in ("false", "0")
+    if mkl and asked and dynamic:
+        return min(asked, cores)
+    return asked or cores
+
+
+def _leading_int(name: str) -> int:
+    """Read the number a variable begins with ("4,2": 4 on the outermost level), else 0."""
+    digits = os.environ.get(name, "").split(",")[0].strip()
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _physical_cores(cpus: set[int] | None) -> int:
+    if cpus is None:
+        cpus = set(range(os.cpu_count() or 1))
+    cores = set()
+    for cpu in cpus:
+        place = "/sys/devices/system/cpu/cpu" + str(cpu) + "/topology/"
+        try:
+            with open(place + "physical_package_id") as package, open(place + "core_id") as core:
+                cores.add((package.read().strip(), core.read().strip()))
+        except OSError:
+            cores.add(("cpu", str(cpu)))
+    return max(1, len(cores))
+
+
+# -- the GPU
+
+
+def _gpu() -> dict[str, str | None]:
+    """Ask about device 0 under CUDA_VISIBLE_DEVICES, which cuInit reads; no context is made."""
+    import ctypes  # takes 3 ms, and most of the time there is no GPU to ask
+
+    nothing: dict[str, str | None] = dict.fromkeys(("device", "capability", "sm_count", "driver"))
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return nothing
+    device = ctypes.c_int()
+    if cuda.cuInit(0) != 0 or cuda.cuDeviceGet(ctypes.byref(device), 0) != 0:
+        return nothing
+    name = ctypes.create_string_buffer(256)
+    if cuda.cuDeviceGetName(name, len(name), device) != 0:
+        return nothing
+
+    def attribute(number: int) -> str | None:
+        value = ctypes.c_int()
+        failed = cuda.cuDeviceGetAttribute(ctypes.byref(value), number, device)
+        return None if failed else str(value.value)
+
+    major, minor = attribute(75), attribute(76)
+    version = ctypes.c_int()
+    cuda.cuDriverGetVersion(ctypes.byref(version))
+    return {
+        "device": name.value.decode(errors="replace"),
+        "capability": major + "." + minor if major and minor else None,
+        "sm_count": attribute(16),
+        "driver": _driver(version.value),
+    }
+
+
+def _driver(cuda_version: int) -> str | None:
+    """Tell the driver's version; a sandbox without /sys only knows which CUDA it can run."""
+    try:
+        with open("/sys/module/nvidia/version", encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return f"CUDA {cuda_version // 1000}.{cuda_version % 1000 // 10}" if cuda_version else None
+
+
+# -- variables
+
+
+def _variables(environ: os._Environ[str]) -> dict[str, str]:
+    names, ignored = NAMES.split(), IGNORED.split()
+    return {
+        name: _without_path(value)
+        for name, value in environ.items()
+        if (name in names or name.startswith(PREFIXES))
+        and name not in ignored
+        and not any(word in name for word in IGNORED_WORDS)
+    }
+
+
+def _without_path(value: str) -> str:
+    if not os.path.isabs(value):
+        return value
+    return os.path.basename(value) + " #" + hashlib.sha256(value.encode()).hexdigest()[:8]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
