@@ -1,0 +1,44 @@
+"""The builder's database, ``state_dir/prewarm.db``: all tables in one object.
+
+Owns what concerns several tables at once. The SQL of each table stands in the file named for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prewarm.store.builds import Builds
+from prewarm.store.bundles import Bundles
+from prewarm.store.checkpoints import Checkpoints
+from prewarm.store.entries import Entries, Entry
+from prewarm.store.environments import Environments
+from prewarm.store.events import Events
+from prewarm.store.files import Files
+
+DATABASE_NAME = "prewarm.db"
+
+
+class Database(Checkpoints, Entries, Builds, Bundles, Environments, Files, Events):
+    """An open ``prewarm.db``; see ``connection.py`` for what opening it may raise."""
+
+    def retire_missing(self, present_names: Iterable[str], *, at: str) -> tuple[str, ...]:
+        """Retire checkpoints that a scan no longer found, and their entries that nobody works on.
+
+        An entry under work fails by itself when its files are gone; the next scan retires it.
+        """
+        names = tuple(present_names)
+        with self.transaction():
+            gone = self._retire_checkpoints(names, at=at)
+            gone |= self._retire_entries(names, at=at)
+        return tuple(sorted(gone))
+
+    def release_dead(self, at: str) -> tuple[Entry, ...]:
+        """Queue again what dead workers held: their lease is over, or they had none.
+
+        Work without a lease is that of a foreground scan; call this only with the lock of the state
+        directory in hand, when no other scan can be alive. No attempt is counted.
+        """
+        with self.transaction():
+            released = self._release_entries(at=at)
+            self._interrupt_builds((entry.id for entry in released), at=at)
+        return released

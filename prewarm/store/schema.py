@@ -1,0 +1,135 @@
+"""The tables of ``prewarm.db``, as a list of migrations that are applied in order.
+
+Owns every CREATE and ALTER; the statements that use a table stand in the file named for it. Written
+for people too: ``sqlite-utils rows prewarm.db entries`` and Datasette show it as it is. JSON stands
+in text columns, booleans are 0 and 1, times are ISO-8601 text.
+
+- A migration that was released never changes; add one at the end.
+- Event rows are written by triggers, so no move of an entry, by whomever, can lack one.
+"""
+
+from __future__ import annotations
+
+#: Marks the file as ours (``PrWm``), so that another program's database is not taken over.
+APPLICATION_ID = 0x5072576D
+
+_FIRST = """
+CREATE TABLE checkpoints (
+  name TEXT PRIMARY KEY,
+  path TEXT NOT NULL,
+  digest TEXT,
+  architecture TEXT,
+  aliases TEXT NOT NULL DEFAULT '[]',
+  size_bytes INTEGER NOT NULL DEFAULT 0,
+  first_seen_at TEXT NOT NULL,
+  seen_at TEXT NOT NULL,
+  retired_at TEXT
+);
+
+CREATE TABLE entries (
+  id INTEGER PRIMARY KEY,
+  model TEXT NOT NULL,
+  environment_id TEXT NOT NULL,
+  status TEXT NOT NULL CHECK (status IN (
+    'settling', 'queued', 'building', 'proving', 'warm',
+    'partial', 'uncacheable', 'failed', 'stale', 'retired'
+  )),
+  reason TEXT,
+  code TEXT,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  next_try_at TEXT,
+  checkpoint_digest TEXT,
+  architecture TEXT,
+  build_key TEXT,
+  own_graph INTEGER NOT NULL DEFAULT 0 CHECK (own_graph IN (0, 1)),
+  bundle_sha256 TEXT,
+  record TEXT,
+  log TEXT,
+  lease TEXT,
+  lease_owner TEXT,
+  lease_until TEXT,
+  created_at TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  UNIQUE (model, environment_id),
+  CHECK (reason IS NOT NULL OR status IN ('queued', 'building', 'proving', 'warm')),
+  CHECK (lease IS NULL OR status IN ('building', 'proving'))
+);
+CREATE INDEX entries_by_status ON entries (status, updated_at);
+
+CREATE TABLE builds (
+  id INTEGER PRIMARY KEY,
+  entry_id INTEGER NOT NULL REFERENCES entries (id),
+  build_key TEXT NOT NULL,
+  started_at TEXT NOT NULL,
+  ended_at TEXT,
+  outcome TEXT,
+  reason TEXT,
+  mode TEXT,
+  peak_memory_bytes INTEGER,
+  log TEXT
+);
+CREATE INDEX builds_by_entry ON builds (entry_id);
+
+CREATE TABLE bundles (
+  build_key TEXT NOT NULL,
+  sha256 TEXT NOT NULL,
+  architecture TEXT NOT NULL,
+  environment_id TEXT NOT NULL,
+  size_bytes INTEGER NOT NULL,
+  unpacked_bytes INTEGER NOT NULL,
+  files INTEGER NOT NULL,
+  created_at TEXT NOT NULL,
+  quarantined_at TEXT,
+  quarantine_reason TEXT,
+  PRIMARY KEY (build_key, sha256)
+);
+CREATE INDEX bundles_by_architecture ON bundles (architecture, environment_id);
+
+CREATE TABLE environments (
+  id TEXT PRIMARY KEY,
+  facts TEXT NOT NULL,
+  seen_at TEXT NOT NULL
+);
+
+CREATE TABLE probes (
+  fingerprint TEXT PRIMARY KEY,
+  environment_id TEXT NOT NULL REFERENCES environments (id),
+  probe TEXT NOT NULL,
+  at TEXT NOT NULL
+);
+
+CREATE TABLE files (
+  path TEXT PRIMARY KEY,
+  size_bytes INTEGER NOT NULL,
+  mtime_ns INTEGER NOT NULL,
+  ctime_ns INTEGER NOT NULL,
+  inode INTEGER NOT NULL,
+  digest TEXT NOT NULL
+);
+
+CREATE TABLE events (
+  id INTEGER PRIMARY KEY,
+  at TEXT NOT NULL,
+  entry_id INTEGER NOT NULL REFERENCES entries (id),
+  model TEXT NOT NULL,
+  from_status TEXT,
+  to_status TEXT NOT NULL,
+  reason TEXT,
+  code TEXT
+);
+CREATE INDEX events_by_model ON events (model, id);
+
+CREATE TRIGGER entry_added AFTER INSERT ON entries BEGIN
+  INSERT INTO events (at, entry_id, model, from_status, to_status, reason, code)
+  VALUES (NEW.updated_at, NEW.id, NEW.model, NULL, NEW.status, NEW.reason, NEW.code);
+END;
+
+CREATE TRIGGER entry_moved AFTER UPDATE OF status ON entries BEGIN
+  INSERT INTO events (at, entry_id, model, from_status, to_status, reason, code)
+  VALUES (NEW.updated_at, NEW.id, NEW.model, OLD.status, NEW.status, NEW.reason, NEW.code);
+END;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST,)
+
+SCHEMA_VERSION = len(MIGRATIONS)
