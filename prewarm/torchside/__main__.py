@@ -1,0 +1,55 @@
+"""The child of a builder: ``<interpreter> <copy>/prewarm_torchside``, one request, one answer.
+
+Ends with the builder: the kernel sends SIGKILL to this process when its parent dies (Linux ``prctl``), so that a
+killed builder leaves no compile running.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != os.path.dirname(__file__)]
+_COPY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+if _COPY not in sys.path:
+    sys.path.insert(0, _COPY)
+
+
+def _end_with_parent():
+    try:
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
+    except (OSError, AttributeError):
+        return
+
+
+def _probe(request, channel):
+    from prewarm_torchside import probe
+
+    return probe.answer(request, channel)
+
+
+def _compile(request, channel):
+    from prewarm_torchside import compiling
+
+    return compiling.answer(request, channel)
+
+
+def _prove(request, channel):
+    from prewarm_torchside import proving
+
+    return proving.answer(request, channel)
+
+
+if __name__ == "__main__":
+    _end_with_parent()
+    from prewarm_torchside import protocol, shim
+
+    shim.start(os.environ)
+    code = protocol.main({"probe": _probe, "compile": _compile, "prove": _prove})
+    if shim.watcher is not None:
+        shim.watcher.finish()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: threads that a model left running must not keep a child alive that has answered.
+    os._exit(code)

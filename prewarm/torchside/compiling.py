@@ -1,0 +1,107 @@
+"""The compile run: every declared call cold, then its steady speed against eager's, in one process.
+
+Fills the cache directories that the builder named by variables; judges nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from . import outputs, shim, surroundings
+from .protocol import Channel
+from .reporting import start_report
+from .session import DeclaredCall, Session
+from .timing import side_by_side_ms
+
+
+def answer(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """Compile all declared calls under ``request["mode"]`` and return what was seen.
+
+    The request holds ``declaration``, ``checkpoint`` (path), ``mode``, and ``recompile_limit`` (or None).
+    """
+    channel.progress("import", what="importing torch")
+    session = Session(request["declaration"], request["checkpoint"])
+    raise_recompile_limit(request.get("recompile_limit"))
+    channel.progress("load", seconds=round(session.load_s, 2))
+    started_s = time.perf_counter()
+    session.compile(request["mode"])
+    calls = []
+    for number, call in enumerate(session.calls):
+        channel.progress("cold", call=number + 1, of=len(session.calls), shape_set=call.name, sizes=call.sizes)
+        calls.append(_cold(session, call, started_s))
+        started_s = time.perf_counter()
+    for number, call in enumerate(session.calls):
+        channel.progress("steady", call=number + 1, of=len(session.calls), shape_set=call.name, sizes=call.sizes)
+        calls[number].update(_steady(session, call))
+    return {
+        "mode": request["mode"],
+        "load_s": round(session.load_s, 3),
+        "calls": calls,
+        "peak_memory_bytes": session.peak_memory_bytes(),
+        "report": start_report(session.device),
+    }
+
+
+def raise_recompile_limit(limit: int | None) -> None:
+    """Let torch keep more graphs for one piece of code than its default of 8 (torch/_dynamo/config.py)."""
+    if limit is None:
+        return
+    import torch._dynamo.config as dynamo
+
+    dynamo.recompile_limit = max(int(limit), dynamo.recompile_limit)
+
+
+def _cold(session: Session, call: DeclaredCall, started_s: float) -> dict[str, Any]:
+    arguments = session.arguments(call)
+    graphs, breaks = _dynamo_counts()
+    watcher = shim.watcher
+    if watcher is None:
+        raise RuntimeError("the compile run must be watched: PREWARM_REPORT_DIR is not set")
+    with watcher.call(call.name, call.sizes) as seen:
+        session.run(call, arguments)
+    cold_s = time.perf_counter() - started_s
+    graphs_now, breaks_now = _dynamo_counts()
+    return {
+        "shape_set": call.name,
+        "sizes": call.sizes,
+        "cold_s": round(cold_s, 3),
+        "compiled_frames": seen.compiled_frames,
+        "graphs": graphs_now - graphs,
+        "graph_breaks": [reason for reason in breaks_now if breaks_now[reason] > breaks.get(reason, 0)],
+    }
+
+
+def _dynamo_counts() -> tuple[int, dict[str, int]]:
+    """Return dynamo's counts of graphs and of graph breaks by reason; these are not replayed on a hit."""
+    from torch._dynamo.utils import counters
+
+    breaks = {" ".join(str(reason).split())[:300]: n for reason, n in counters["graph_break"].items()}
+    return int(counters["stats"].get("unique_graphs", 0)), breaks
+
+
+def _steady(session: Session, call: DeclaredCall) -> dict[str, Any]:
+    arguments = session.arguments(call)
+
+    def compiled() -> object:
+        return session.run(call, arguments)
+
+    def eager() -> object:
+        with surroundings.stance("force_eager"):
+            return session.run(call, arguments)
+
+    if os.environ.get("PREWARM_STEADY") == "0" or _changes_inputs(session, call):
+        return {"compiled_ms": None, "eager_ms": None}
+    compiled_ms, eager_ms = side_by_side_ms(compiled, eager)
+    return {"compiled_ms": round(compiled_ms, 4), "eager_ms": round(eager_ms, 4)}
+
+
+def _changes_inputs(session: Session, call: DeclaredCall) -> bool:
+    """Tell whether the call writes to its own inputs: then it cannot be repeated on them."""
+    arguments = session.arguments(call)
+    before = outputs.kept(arguments)
+    with surroundings.stance("force_eager"):
+        session.run(call, arguments)
+    same = outputs.compare(outputs.kept(arguments), before, before)
+    return bool(same["state"] == "differ")

@@ -1,0 +1,80 @@
+"""Do the compiled outputs agree with eager's? Compared in one process, within the dtype's tolerance."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+
+from .surroundings import tensors_of
+
+#: Largest allowed ``max|compiled - eager| / max|eager|`` by dtype. Fused kernels round in another order: a
+#: deep float32 model differs by some 1e-6; half types keep 8 or 11 bits of a number.
+TOLERANCE = {
+    torch.float64: 1e-9,
+    torch.float32: 1e-4,
+    torch.float16: 2e-2,
+    torch.bfloat16: 6e-2,
+    torch.complex64: 1e-4,
+    torch.complex128: 1e-9,
+}
+#: float32 on a GPU whose matrix products may run in TF32 (10 bits).
+TOLERANCE_TF32 = 1e-2
+
+
+def kept(output: Any) -> list[torch.Tensor]:
+    """Copy an output's tensors to the CPU, since CUDA graphs reuse their memory at the next call."""
+    return [tensor.detach().to("cpu", copy=True) for tensor in tensors_of(output)]
+
+
+def fresh(value: Any) -> Any:
+    """Copy arguments, so that a call that changes its inputs does not change the next one's."""
+    return copy.deepcopy(value)
+
+
+def compare(compiled: list[torch.Tensor], eager: list[torch.Tensor], again: list[torch.Tensor]) -> dict[str, Any]:
+    """Compare a compiled output with eager's; ``again`` is eager under another seed.
+
+    Returns ``{"state", "worst", "tolerance"}``; state is ``agree``, ``differ``, or ``random`` when eager does not
+    agree with itself under two seeds (dropout, random buffers), so that nothing can be compared.
+    """
+    if len(compiled) != len(eager):
+        return {"state": "differ", "worst": None, "tolerance": None, "found": "%d tensors" % len(compiled)}
+    worst, tolerance = 0.0, 0.0
+    random = False
+    for left, right, other in zip(compiled, eager, again):
+        if _distance(other, right) > _tolerance(right):
+            random = True
+            continue
+        distance = _distance(left, right)
+        if distance >= worst:
+            worst, tolerance = distance, _tolerance(right)
+        if distance > _tolerance(right):
+            return {"state": "differ", "worst": distance, "tolerance": _tolerance(right)}
+    return {"state": "random" if random else "agree", "worst": worst, "tolerance": tolerance}
+
+
+def _tolerance(tensor: torch.Tensor) -> float:
+    if tensor.dtype is torch.float32 and torch.backends.cuda.matmul.allow_tf32:
+        return TOLERANCE_TF32
+    return TOLERANCE.get(tensor.dtype, 0.0)
+
+
+def _distance(left: torch.Tensor, right: torch.Tensor) -> float:
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return float("inf")
+    if left.numel() == 0:
+        return 0.0
+    if not (left.dtype.is_floating_point or left.dtype.is_complex):
+        return 0.0 if torch.equal(left, right) else float("inf")
+    wide = torch.complex128 if left.dtype.is_complex else torch.float64
+    a, b = left.to(wide), right.to(wide)
+    nan_a, nan_b = torch.isnan(a), torch.isnan(b)
+    if not torch.equal(nan_a, nan_b):
+        return float("inf")
+    same = nan_a | (a == b)  # equal infinities included
+    difference = torch.where(same, torch.zeros_like(a), a - b).abs()
+    finite = b[torch.isfinite(b.abs())]
+    scale = float(finite.abs().max()) if finite.numel() else 0.0
+    return float(difference.max()) / (scale or 1.0)

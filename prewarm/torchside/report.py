@@ -1,0 +1,142 @@
+"""The start report (design.md §8): the events of one start, folded into counts, ``null`` and ``"n/a"``.
+
+Pure: takes events and returns plain values. ``null`` (None) means that the count could not be watched; ``"n/a"``
+that the thing does not exist here (Triton on a CPU); neither is 0.
+"""
+
+NOT_HERE = "n/a"
+_KEPT = 20  # examples of each kind that a report carries, so that it stays small
+
+#: A field that needs a point; where the point is missing in an imported module, the field is null.
+_COUNTS = {
+    "graphs_compiled": "graphs_compiled",
+    "graphs_bypassed": "graphs_bypassed",
+    "fx_misses": "fx_misses",
+    "aot_misses": "aot_misses",
+    "aot_bypassed": "aot_misses",
+    "cpp_compiled": "cpp_compiled",
+    "triton_compiled": "triton_compiled",
+    "benchmarked_autotuning": "benchmarked",
+    "benchmarked_coordinate_descent": "benchmarked",
+    "recompiles": "recompiles",
+    "limits_hit": "limits_hit",
+}
+
+
+def fold(events, has_triton):
+    """Return the start report of one start from all its processes' events.
+
+    ``has_triton`` is whether kernels are compiled by Triton here; if not, its fields are ``"n/a"``.
+    """
+    missing = {
+        event.get("field") for event in events if event["event"] == "point" and not event.get("there")
+    }
+    blind = not events or any(event.get("dropped") for event in events)
+    counts = _count(events)
+    counts["recompiles"] = _recompiles(events)
+    report = {}
+    for name, field in _COUNTS.items():
+        report[name] = None if blind or field in missing else counts.get(name, 0)
+    if not has_triton:
+        report["triton_compiled"] = NOT_HERE
+        report["benchmarked_coordinate_descent"] = NOT_HERE
+    compilers = [event for event in events if event["event"] == "compiler"]
+    report["compilers_started"] = None if blind else len(compilers)
+    changed = _changed_files(events)
+    report["files_changed"] = None if blind or changed is None else len(changed)
+    report["bypass_reasons"] = _distinct(
+        event.get("reason")
+        for event in events
+        if event["event"] == "fx_bypass"
+        or (event["event"] == "aot_lookup" and event.get("state") == "bypass")
+    )
+    report["compilers"] = _distinct(event.get("program") for event in compilers)
+    report["files"] = (changed or [])[:_KEPT]
+    report["calls"] = [
+        _call(event, "graph_runs" in missing) for event in events if event["event"] == "call"
+    ]
+    report["processes"] = [
+        {key: event.get(key) for key in ("pid", "uid", "python", "rank", "device_index")}
+        for event in events
+        if event["event"] == "start"
+    ][:_KEPT]
+    report["not_watched"] = sorted(
+        event["module"] + ":" + event["attribute"]
+        for event in events
+        if event["event"] == "point" and not event.get("there")
+    )
+    return report
+
+
+def _count(events):
+    counts = {}
+    for event in events:
+        for name in _names(event):
+            counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def _names(event):
+    kind, state = event["event"], event.get("state")
+    if kind == "graph_compiled":
+        return ("graphs_compiled",)
+    if kind == "fx_bypass":
+        return ("graphs_bypassed",)
+    if kind == "fx_lookup":
+        return ("fx_misses",) if state == "miss" else ()
+    if kind == "aot_lookup":
+        return {"miss": ("aot_misses",), "bypass": ("aot_bypassed",)}.get(state, ())
+    if kind in ("cpp_compiled", "triton_compiled"):
+        return (kind,)
+    if kind == "benchmarked":
+        descent = event.get("by") == "coordinate descent"
+        return ("benchmarked_coordinate_descent",) if descent else ("benchmarked_autotuning",)
+    if kind == "limit":
+        return ("limits_hit",)
+    return ()
+
+
+def _recompiles(events):
+    """Count frames traced again that no declared call explains.
+
+    A static size is a graph of its own, so the first call of each declared size traces its frames again by
+    design; the same call made once more, or a call that nobody declared, must not.
+    """
+    unexplained, pending, known = 0, 0, set()
+    for event in events:
+        if event["event"] == "frame" and event.get("again"):
+            pending += 1
+        elif event["event"] == "call":
+            name = repr((event.get("shape_set"), event.get("sizes")))
+            unexplained += pending if name in known else 0
+            known.add(name)
+            pending = 0
+    return unexplained + pending
+
+
+def _changed_files(events):
+    """Return the changed files of all processes, or None if no process could finish its comparison."""
+    finished = [event for event in events if event["event"] == "files"]
+    if not finished:
+        return None
+    names = []
+    for event in finished:
+        names.extend(event.get("changed", ()))
+    return _distinct(names, kept=None)
+
+
+def _call(event, blind):
+    return {
+        "shape_set": event.get("shape_set"),
+        "sizes": event.get("sizes"),
+        "seconds": event.get("seconds"),
+        "compiled_frames": None if blind else event.get("compiled_frames"),
+    }
+
+
+def _distinct(values, kept=_KEPT):
+    seen = []
+    for value in values:
+        if value is not None and value not in seen:
+            seen.append(value)
+    return seen[:kept]

@@ -1,0 +1,194 @@
+"""The watcher: the one instrument that observes every process that compiles.
+
+It wraps upstream's entry points as their modules are imported (``upstream.POINTS``), listens to audit events for
+compilers that are started, and compares the cache directories before and after. What it sees goes to an event log
+(``events.py``); ``report.py`` folds the log into a start report.
+
+Rules:
+- Nothing of torch is imported here; the import hook waits until somebody else imports it.
+- A point that is not there is recorded as such, so that its field becomes ``null``.
+- Watching never changes what is computed and never raises into the caller.
+"""
+
+import atexit
+import os
+import sys
+import threading
+import time
+
+from . import files, spawned, upstream
+
+
+class Tally:
+    """Counts of this process since its start, for differences around a call."""
+
+    def __init__(self):
+        self.counts = {}
+        self._lock = threading.Lock()
+
+    def add(self, name):
+        """Count one more of ``name``."""
+        with self._lock:
+            self.counts[name] = self.counts.get(name, 0) + 1
+
+    def get(self, name):
+        """Return how often ``name`` was counted."""
+        return self.counts.get(name, 0)
+
+
+class _WatchingLoader:
+    """Runs the real loader, then lets the watcher wrap the module that it made."""
+
+    def __init__(self, loader, imported):
+        self._loader = loader
+        self._imported = imported
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        if module.__name__ == "torch":
+            self._imported(module)
+            self._imported = lambda module: None
+        self._loader.exec_module(module)
+        module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._imported(module)
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+
+class _WatchingFinder:
+    """A meta path finder that only hands on what the others find, with a watching loader."""
+
+    def __init__(self, names, imported):
+        self._names = names
+        self._imported = imported
+        self._busy = threading.local()
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self._names or getattr(self._busy, "on", False):
+            return None
+        self._busy.on = True
+        try:
+            for finder in sys.meta_path:
+                find = getattr(finder, "find_spec", None)
+                spec = find(name, path, target) if find and finder is not self else None
+                if spec is not None and spec.loader is not None:
+                    spec.loader = _WatchingLoader(spec.loader, self._imported)
+                    return spec
+        finally:
+            self._busy.on = False
+        return None
+
+
+class Watcher:
+    """Watches this process from ``start`` to ``finish``."""
+
+    def __init__(self, log, environ):
+        self.log = log
+        self.tally = Tally()
+        self._environ = environ
+        self._pid = os.getpid()
+        self._before = {}
+        self._points = {"torch": []}
+        for point in upstream.POINTS:
+            self._points.setdefault(point.module, []).append(point)
+        self._began = False
+        self._finished = False
+
+    def start(self):
+        """Begin to watch; safe to call before or after torch is imported.
+
+        Until torch is imported nothing is written and no directory is read: torch itself starts Python
+        children that never import it (six for the instruction-set check of one CPU start).
+        """
+        sys.addaudithook(self._heard)
+        sys.meta_path.insert(0, _WatchingFinder(frozenset(self._points), self._imported))
+        for name in self._points:
+            if name in sys.modules:
+                self._imported(sys.modules[name])
+
+    def _begin(self):
+        self._began = True
+        self.log.write(
+            "start",
+            argv=[str(word)[:200] for word in getattr(sys, "orig_argv", sys.argv)[:6]],
+            python="%d.%d.%d" % sys.version_info[:3],
+            uid=os.getuid(),
+            rank=self._environ.get("RANK"),
+            device_index=self._environ.get("CUDA_VISIBLE_DEVICES"),
+        )
+        self._before = {
+            label: files.snapshot(path)
+            for label, path in files.watched_directories(self._environ).items()
+        }
+        atexit.register(self.finish)
+
+    def finish(self):
+        """Record the files that changed; once per process, and never in a forked copy of it."""
+        if self._finished or not self._began or os.getpid() != self._pid:
+            return
+        self._finished = True
+        found = []
+        for label, path in files.watched_directories(self._environ).items():
+            for name in files.changed(self._before.get(label, {}), files.snapshot(path)):
+                found.append(label + ": " + name)
+        self.log.write("files", changed=found[:200], count=len(found))
+        self.log.write("finish", dropped=self.log.dropped)
+
+    def call(self, shape_set, sizes):
+        """Return a context that records one declared call: its seconds and the compiled graphs it ran."""
+        return _Call(self, shape_set, sizes)
+
+    def _imported(self, module):
+        if not self._began:
+            self._begin()
+        for point in self._points.get(module.__name__, ()):
+            try:
+                there = upstream.install(point, module, self.log, self.tally)
+            except Exception as error:
+                there = False
+                self.log.write("point_failed", point=point.attribute, error=str(error))
+            self.log.write(
+                "point", module=point.module, attribute=point.attribute, field=point.field, there=there
+            )
+
+    def _heard(self, event, args):
+        if event not in ("subprocess.Popen", "os.posix_spawn", "os.exec", "os.system"):
+            return
+        try:
+            argv = spawned.argv_of_audit(event, args)
+            compiler = spawned.compiler_start(argv) if argv else None
+            if compiler:
+                self.log.write("compiler", program=compiler, argv=[word[:200] for word in argv[:40]])
+        except Exception:
+            self.log.dropped += 1
+
+
+class _Call:
+    def __init__(self, watcher, shape_set, sizes):
+        self._watcher = watcher
+        self._shape_set = shape_set
+        self._sizes = sizes
+        self.seconds = None
+        self.compiled_frames = None
+
+    def __enter__(self):
+        self._runs = self._watcher.tally.get("graph_runs")
+        self._started_s = time.perf_counter()
+        return self
+
+    def __exit__(self, *error):
+        self.seconds = time.perf_counter() - self._started_s
+        self.compiled_frames = self._watcher.tally.get("graph_runs") - self._runs
+        self._watcher.log.write(
+            "call",
+            shape_set=self._shape_set,
+            sizes=self._sizes,
+            seconds=round(self.seconds, 4),
+            compiled_frames=self.compiled_frames,
+            failed=error[0] is not None,
+        )
+        return False
