@@ -1,0 +1,39 @@
+"""The copy of ``torchside`` that runs elsewhere: under a deployment's interpreter, in a container, as another user.
+
+A copy, since the builder's site-packages must not be on the path of somebody else's Python. Its layout is
+``prewarm_torchside/*.py`` beside a ``sitecustomize.py``, so that the directory itself goes on ``PYTHONPATH``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from prewarm.present import TORCHSIDE
+
+
+def torchside_digest() -> str:
+    """Return the digest of the files that are copied (16 hex digits)."""
+    digest = hashlib.sha256()
+    for file in _sources():
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def copy_torchside(into: Path) -> None:
+    """Write the copy to ``into``, readable by everybody whatever the umask; ``into`` must not exist."""
+    package = into / "prewarm_torchside"
+    package.mkdir(parents=True)
+    for file in _sources():
+        shutil.copyfile(file, package / file.name)
+    (package / "sitecustomize.py").replace(into / "sitecustomize.py")
+    for directory, _, names in os.walk(into):
+        Path(directory).chmod(0o755)
+        for name in names:
+            (Path(directory) / name).chmod(0o644)
+
+
+def _sources() -> list[Path]:
+    return sorted(TORCHSIDE.glob("*.py"))
