@@ -1,0 +1,281 @@
+"""The private tree of a deployment: ``D/<digest of the bundles>/{inductor,triton,shim}``.
+
+Owns filling, checking and repairing one tree. Which tree is the current one, and removing old ones,
+is ``current.py``'s.
+
+- A tree is filled beside its name and renamed, so one that has its name was whole.
+- A tree that looks right is only looked at, without a lock and without a write.
+- A listed file that is missing or changed is put back; what the deployment added stays.
+- Two hooks at once: one works under ``D/.lock``, the other waits and finds the tree right.
+- Nothing is synced: after a power cut the tree is repaired or filled again, not recovered.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from prewarm.deploy.listing import (
+    Listing,
+    Written,
+    changed_files,
+    file_digest,
+    read_listing,
+    write_listing,
+    written,
+)
+from prewarm.errors import NoSpace, NotWritable
+from prewarm.store.torchside_copy import copy_torchside, torchside_digest
+from prewarm.store.whole_file import make_directory, write_errors
+
+LOCK = ".lock"
+#: Hidden names of trees on their way: ``.filling-<random>``.
+FILLING = ".filling-"
+
+#: The directories of a tree that are caches of torch and of triton.
+CACHES = ("inductor", "triton")
+SHIM = "shim"
+
+#: Room for directories and partly used blocks, for each file of a bundle.
+_BLOCK_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class BundleFile:
+    """A bundle that a trusted manifest names, and the cache directory it lies in."""
+
+    sha256: str
+    size_bytes: int
+    unpacked_bytes: int
+    files: int
+    cache_dir: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A tree that is right; ``put_back`` counts the files that had to be repaired."""
+
+    tree: Path
+    filled: bool
+    put_back: int
+
+
+def prepare(into: Path, bundles: Sequence[BundleFile]) -> Prepared:
+    """Make the tree of these bundles right below ``into``, in the least work that does it.
+
+    Raises:
+        StoreCorrupt: a bundle is not what its digest promises.
+        NoSpace: it does not fit.
+        NotWritable: the directory cannot be written, or code cannot be loaded from it.
+    """
+    unique = tuple({bundle.sha256: bundle for bundle in bundles}.values())
+    tree = into / tree_name(unique)
+    torchside = torchside_digest()
+    listing = read_listing(tree)
+    if listing is not None and listing.torchside == torchside and not changed_files(tree, listing):
+        _require_usable(tree)
+        return Prepared(tree, filled=False, put_back=0)
+    make_directory(into)
+    with _lock(into), write_errors(tree):
+        _remove_dead_fillings(into)
+        listing = read_listing(tree)
+        if not tree.is_dir():
+            _fill(into, tree, unique, torchside)
+            return Prepared(tree, filled=True, put_back=0)
+        return Prepared(
+            tree, filled=False, put_back=_repair(into, tree, unique, listing, torchside)
+        )
+
+
+def tree_name(bundles: Sequence[BundleFile]) -> str:
+    """Return the name of the tree that holds exactly these bundles."""
+    digests = sorted({bundle.sha256 for bundle in bundles})
+    if len(digests) == 1:
+        return digests[0][:32]
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()[:32]
+
+
+def _fill(into: Path, tree: Path, bundles: Sequence[BundleFile], torchside: str) -> None:
+    with _filling(into, bundles) as filling:
+        files = _unpack_all(filling, bundles)
+        write_listing(filling, Listing(tuple(b.sha256 for b in bundles), torchside, files))
+        filling.rename(tree)
+    _require_usable(tree)
+
+
+def _repair(
+    into: Path,
+    tree: Path,
+    bundles: Sequence[BundleFile],
+    listing: Listing | None,
+    torchside: str,
+) -> int:
+    """Put back what is missing or changed and return how many files that were."""
+    known = dict(listing.files) if listing is not None else {}
+    wrong = set(changed_files(tree, listing)) if listing is not None else set()
+    # A file that was written anew with the same content only has another time.
+    for name in tuple(wrong):
+        if (same := _as_listed(tree / name, known[name])) is not None:
+            known[name] = same
+            wrong.discard(name)
+    if listing is None or listing.torchside != torchside or wrong:
+        with _filling(into, bundles) as filling:
+            fresh = _unpack_all(filling, bundles)
+            for name, file in fresh.items():
+                same = known.get(name) if name not in wrong else None
+                if same is not None and same.sha256 == file.sha256:
+                    continue
+                if listing is None and (found := _as_listed(tree / name, file)) is not None:
+                    known[name] = found
+                    continue
+                wrong.add(name)
+                _make_parents(tree, name)
+                _clear(tree / name)
+                (filling / name).rename(tree / name)
+                known[name] = file
+            known = {name: known[name] for name in fresh}
+    _make_caches(tree)
+    write_listing(tree, Listing(tuple(b.sha256 for b in bundles), torchside, known))
+    _require_usable(tree)
+    return len(wrong)
+
+
+def _as_listed(path: Path, file: Written) -> Written | None:
+    """Return how a file stands on disk if its content is the listed one."""
+    try:
+        if path.is_symlink() or path.lstat().st_size != file.size_bytes:
+            return None
+        return written(path, file.sha256) if file_digest(path) == file.sha256 else None
+    except OSError:
+        return None
+
+
+def _unpack_all(into: Path, bundles: Sequence[BundleFile]) -> dict[str, Written]:
+    """Unpack all bundles and the shim; of a name that two bundles hold, the first stays."""
+    # tarfile and zstandard are not needed where a tree is right.
+    from prewarm.store.bundle import unpack
+    from prewarm.store.bundle_format import bundle_path
+
+    files: dict[str, Written] = {}
+    for number, bundle in enumerate(bundles):
+        place = into if number == 0 else into / f".bundle-{number}"
+        for file in unpack(
+            bundle_path(bundle.cache_dir, bundle.sha256),
+            place,
+            sha256=bundle.sha256,
+            size_bytes=bundle.size_bytes,
+        ):
+            if file.name in files:
+                continue
+            if place != into:
+                _make_parents(into, file.name)
+                (place / file.name).rename(into / file.name)
+            files[file.name] = written(into / file.name, file.sha256)
+        if place != into:
+            shutil.rmtree(place)
+    copy_torchside(into / SHIM)
+    for path in sorted((into / SHIM).rglob("*.py")):
+        files[str(path.relative_to(into))] = written(path)
+    _make_caches(into)
+    return files
+
+
+# -- directories
+
+
+@contextmanager
+def _filling(into: Path, bundles: Sequence[BundleFile]) -> Iterator[Path]:
+    """Yield a hidden directory beside the trees, which is gone afterwards unless it was renamed."""
+    _require_room(into, bundles)
+    filling = into / f"{FILLING}{secrets.token_hex(8)}"
+    filling.mkdir()
+    try:
+        filling.chmod(0o755)
+        yield filling
+    finally:
+        shutil.rmtree(filling, ignore_errors=True)
+
+
+def _make_caches(tree: Path) -> None:
+    for name in CACHES:
+        _make_parents(tree, name + "/.")
+
+
+def _make_parents(tree: Path, name: str) -> None:
+    """Make the directories above a file, replacing whatever stands in their place."""
+    place = tree
+    for part in name.split("/")[:-1]:
+        place = place / part
+        if place.is_symlink() or not place.is_dir():
+            with suppress(FileNotFoundError):
+                place.unlink()
+            place.mkdir()
+            place.chmod(0o755)
+
+
+def _clear(path: Path) -> None:
+    """Take a directory away that stands where a file must; a file is replaced by rename."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+
+
+def _remove_dead_fillings(into: Path) -> None:
+    # Whoever fills holds the lock that we hold now.
+    for path in into.glob(FILLING + "*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _require_room(into: Path, bundles: Sequence[BundleFile]) -> None:
+    needed = sum(bundle.unpacked_bytes + bundle.files * _BLOCK_BYTES for bundle in bundles)
+    found = os.statvfs(into)
+    free = found.f_bavail * found.f_frsize
+    if free < needed:
+        raise NoSpace(
+            f"{into}: {needed:,} bytes are needed and {free:,} are free; "
+            "free some space there or choose another directory with --into"
+        )
+
+
+def _require_usable(tree: Path) -> None:
+    """Pass if this user can write where torch locks, and code can be loaded from there."""
+    for name in CACHES:
+        if not os.access(tree / name, os.R_OK | os.W_OK | os.X_OK):
+            raise NotWritable(
+                f"{tree / name}: cannot be written as user {os.geteuid()}, and torch writes locks "
+                "there even on a hit; run the hook as the deployment's user or choose --into"
+            )
+    if os.statvfs(tree).f_flag & os.ST_NOEXEC:
+        raise NotWritable(
+            f"{tree} lies on a file system that is mounted noexec, so compiled code cannot be "
+            "loaded from it; choose another directory with --into"
+        )
+
+
+@contextmanager
+def _lock(into: Path) -> Iterator[None]:
+    """Hold ``D/.lock``; the kernel lets go when a hook dies."""
+    with write_errors(into / LOCK):
+        descriptor = os.open(into / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        # A file system without locks leaves two hooks to fill twice; the renames keep it right.
+        with suppress(OSError) if _lockless(descriptor) else write_errors(into / LOCK):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lockless(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+    return False
