@@ -1,7 +1,7 @@
 """The command ``prewarm``: its table of commands, and where errors become exit codes.
 
 A command's module is imported when it is run, so that ``hook`` and ``status`` start fast. Each
-module holds a click command called ``command``, which returns its exit code or nothing.
+module holds a click command called like itself, or ``command``; it may return its exit code.
 
 Exit codes: 0 done, 1 an expected failure, 2 wrong usage, 3 not warm, 4 environment differs, 5 no
 trusted manifest, 130 interrupted.
@@ -46,7 +46,7 @@ class LazyCommands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"prewarm.cli.{cmd_name}")
-        command = module.command
+        command = getattr(module, "command", None) or getattr(module, cmd_name)
         assert isinstance(command, click.Command), cmd_name
         return command
 
@@ -89,6 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = cli.main(arguments, prog_name="prewarm", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except PrewarmError as error:
         return _told(arguments, str(error), error.code, error.exit_code)
     except click.UsageError as error:

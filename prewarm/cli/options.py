@@ -1,17 +1,20 @@
 """The options that several commands share, and what they turn into.
 
 Owns their names and help texts. A command gets the flags as given (``flags``) and loads the
-settings itself, since the hook must answer for a broken configuration file too.
+settings itself where it must answer for a broken configuration file too, as the hook does.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+from prewarm.config import load_settings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -44,6 +47,16 @@ def settings_flags(*names: str) -> Callable[[_Command], Callable[..., Any]]:
         return decorated
 
     return decorate
+
+
+def settings_options(command: _Command) -> Callable[..., Any]:
+    """Give a command the shared options as ``settings``, loaded."""
+
+    @functools.wraps(command)
+    def with_settings(*args: object, flags: dict[str, object], **options: object) -> object:
+        return command(*args, settings=load_settings(flags, os.environ), **options)
+
+    return settings_flags()(with_settings)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable fields.")

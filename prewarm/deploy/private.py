@@ -161,26 +161,15 @@ def _as_listed(path: Path, file: Written) -> Written | None:
 def _unpack_all(into: Path, bundles: Sequence[BundleFile]) -> dict[str, Written]:
     """Unpack all bundles and the shim; of a name that two bundles hold, the first stays."""
     # tarfile and zstandard are not needed where a tree is right.
-    from prewarm.store.bundle import unpack
-    from prewarm.store.bundle_format import bundle_path
+    from prewarm.store.bundle import ListedFile, bundle_path, unpack
 
-    files: dict[str, Written] = {}
-    for number, bundle in enumerate(bundles):
-        place = into if number == 0 else into / f".bundle-{number}"
-        for file in unpack(
-            bundle_path(bundle.cache_dir, bundle.sha256),
-            place,
-            sha256=bundle.sha256,
-            size_bytes=bundle.size_bytes,
-        ):
-            if file.name in files:
-                continue
-            if place != into:
-                _make_parents(into, file.name)
-                (place / file.name).rename(into / file.name)
-            files[file.name] = written(into / file.name, file.sha256)
-        if place != into:
-            shutil.rmtree(place)
+    listed: list[ListedFile] = []
+    for bundle in bundles:
+        path = bundle_path(bundle.cache_dir, bundle.sha256)
+        listed += unpack(
+            path, into, sha256=bundle.sha256, size_bytes=bundle.size_bytes, earlier=tuple(listed)
+        )
+    files = {file.name: written(into / file.name, file.sha256) for file in listed}
     copy_torchside(into / SHIM)
     for path in sorted((into / SHIM).rglob("*.py")):
         files[str(path.relative_to(into))] = written(path)
