@@ -1,0 +1,101 @@
+"""Settings: precedence, sources named in errors, defaults with and without a home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prewarm.config import SYSTEM_CACHE, SYSTEM_STATE, load_settings
+from prewarm.errors import ConfigError
+
+
+def test_a_flag_beats_a_variable_which_beats_the_file_which_beats_the_default(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('registry = "models"\ncache_dir = "/from/file"\nsettle_s = 7\n')
+    environ = {
+        "HOME": "/home/me",
+        "PREWARM_CONFIG": str(file),
+        "PREWARM_CACHE_DIR": "/from/variable",
+        "PREWARM_SETTLE_S": "5",
+    }
+
+    settings = load_settings({"cache_dir": Path("/from/flag")}, environ)
+
+    assert settings.cache_dir == Path("/from/flag")
+    assert settings.settle_s == 5
+    assert settings.registry == tmp_path / "models", "relative to the file that names it"
+    assert settings.state_dir == Path("/home/me/.local/state/prewarm")
+
+
+def test_without_a_home_the_system_directories_are_used() -> None:
+    settings = load_settings({}, {})
+
+    assert (settings.cache_dir, settings.state_dir) == (SYSTEM_CACHE, SYSTEM_STATE)
+
+
+def test_systemd_directories_and_xdg_are_followed() -> None:
+    environ = {"HOME": "/h", "CACHE_DIRECTORY": "/var/cache/x:/other", "XDG_STATE_HOME": "/s"}
+
+    settings = load_settings({}, environ)
+
+    assert settings.cache_dir == Path("/var/cache/x")
+    assert settings.state_dir == Path("/s/prewarm")
+
+
+def test_the_builder_defaults_to_a_name_that_is_a_file_name() -> None:
+    builder = load_settings({}, {}).builder
+
+    assert builder
+    assert "/" not in builder
+    assert not builder.startswith(".")
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({"PREWARM_SETTLE_S": "soon"}, "PREWARM_SETTLE_S: 'soon' is no number of seconds"),
+        ({"PREWARM_GRACE_S": "-1"}, "PREWARM_GRACE_S: '-1' is no number of seconds"),
+        ({"PREWARM_GRACE_S": "inf"}, "PREWARM_GRACE_S: 'inf' is no number of seconds"),
+        ({"PREWARM_BUILDER": "../x"}, "PREWARM_BUILDER: '../x' is no builder name"),
+        ({"PREWARM_CHILD_MEMORY_BYTES": "much"}, "PREWARM_CHILD_MEMORY_BYTES: 'much' is no size"),
+        ({"PREWARM_CONFIG": "/nowhere.toml"}, "PREWARM_CONFIG: /nowhere.toml is no file"),
+        ({"PREWARM_REGISTRY": "~/models"}, "PREWARM_REGISTRY: ~/models needs HOME"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_source(environ: dict[str, str], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings({}, environ)
+
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("settle_secs = 1\n", "settle_secs: unknown key; did you mean `settle_s`?"),
+        ("registry = [\n", "cannot be read as TOML"),
+        ("grace_s = true\n", "grace_s: True is no number of seconds"),
+        ("registry = 3\n", "registry: 3 is no path"),
+    ],
+)
+def test_a_wrong_file_is_told_with_its_path(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(text)
+
+    with pytest.raises(ConfigError) as caught:
+        load_settings({"config": file}, {})
+
+    assert str(file) in str(caught.value)
+    assert told in str(caught.value)
+
+
+def test_sizes_take_bytes_and_units() -> None:
+    def memory(value: str) -> int | None:
+        return load_settings({}, {"PREWARM_CHILD_MEMORY_BYTES": value}).child_memory_bytes
+
+    assert memory("1000") == 1000
+    assert memory("2K") == 2048
+    assert memory("3GiB") == 3 << 30
