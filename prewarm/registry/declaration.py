@@ -51,7 +51,7 @@ class DeclarationTables(Table):
                 issues.append((("shapes", index, "requests"), 'belongs to loader "command"'))
             if command and not shape_set.requests:
                 issues.append((("shapes", index, "requests"), 'is not stated for loader "command"'))
-            if not command and shape_set.call == "." and not (shape_set.inputs or shape_set.args):
+            if not (command or shape_set.call != "." or shape_set.takes_something()):
                 issues.append(
                     (
                         ("shapes", index, "inputs"),
@@ -79,11 +79,15 @@ class Declaration:
     compile: CompileTable
     shapes: tuple[ShapeSet, ...]
     file: Path
+    #: How errors name the file: relative to the registry.
+    label: str = "prewarm.toml"
 
     @classmethod
-    def from_tables(cls, tables: DeclarationTables, file: Path) -> Declaration:
+    def from_tables(
+        cls, tables: DeclarationTables, file: Path, label: str = "prewarm.toml"
+    ) -> Declaration:
         """Join validated tables with the file they stand in."""
-        return cls(tables.registry, tables.model, tables.compile, tables.shapes, file)
+        return cls(tables.registry, tables.model, tables.compile, tables.shapes, file, label)
 
     @property
     def interpreter(self) -> tuple[str, ...]:
@@ -113,7 +117,7 @@ class Declaration:
         for entry, directory in zip(self.model.path, directories, strict=True):
             if not directory.is_dir():
                 raise ConfigError(
-                    f"{self.file.name}: [model] path: {entry!r} is no directory ({directory}); "
+                    f"{self.label}: [model] path: {entry!r} is no directory ({directory}); "
                     "paths are relative to the file"
                 )
         return directories

@@ -69,6 +69,8 @@ class InputSpec(Table):
         low = 0 if self.low is None else self.low
         if self.high is not None and self.high <= low:
             issues.append((("high",), f"is {self.high!r}, expected more than low, {low!r}"))
+        elif self.high is None and low >= 2 and self.dtype not in FLOATS:
+            issues.append((("high",), f"is not stated for low = {low!r}; write both"))
         if self.dtype not in FLOATS + COMPLEX:
             issues += [
                 ((key,), f'is {value!r}, expected a whole number for dtype "{self.dtype}"')

@@ -27,7 +27,7 @@ LOADERS = ("transformers", "diffusers", "torch", "export", "python", "command")
 _KEYS_OF_LOADERS = {
     "class": ("transformers", "diffusers"),
     "factory": ("torch", "python"),
-    "state_dict": ("torch",),
+    "state_dict": ("torch", "python"),
     "command": ("command",),
     "ready": ("command",),
     "ready_s": ("command",),

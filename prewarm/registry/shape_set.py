@@ -154,6 +154,10 @@ class ShapeSet(Table):
         for where, name in _dollar_names(self.kwargs, ("kwargs",)):
             yield where, name, f'"${name}"'
 
+    def takes_something(self) -> bool:
+        """Say whether a call has any argument."""
+        return bool(self.inputs or self.args or self.kwargs)
+
     def calls(self) -> Sizes:
         """Return the sizes of each call in order; one call without sizes when none are declared."""
         return tuple(dict(sizes) for sizes in self.sizes) or ({},)

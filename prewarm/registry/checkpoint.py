@@ -1,0 +1,190 @@
+"""A checkpoint as it lies in the registry: its name, its files, and when they last changed.
+
+Owns the listing of a checkpoint's files, with links followed inside the registry only. Does not
+read contents, and does not judge whether they are whole: ``completeness`` does.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from prewarm.registry.declaration_file import FILE_NAME
+
+#: What a copy that is still under way calls its files.
+UNFINISHED = (".incomplete", ".tmp", ".part", ".partial", ".aria2", ".crdownload", ".download")
+
+#: Directories that hold no part of a checkpoint: caches, locks, and a Hugging Face cache's store.
+PASSED_OVER = ("blobs", "__pycache__", "lost+found")
+
+#: Where ``hf download --local-dir`` keeps what it has not finished.
+_HF_LOCAL_DOWNLOADS = (".cache", "huggingface", "download")
+
+Excluded = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFile:
+    """One file: its name inside the checkpoint, where it really lies, and what tells a change."""
+
+    name: str
+    path: Path
+    size_bytes: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A model's directory or ``.pt2`` file.
+
+    ``path`` is real: no link is left in it. ``newest_mtime_s`` is the newest modification or change
+    of any file, since a copy may keep old modification times; it counts files that a copy has not
+    finished beside them. ``faults`` are files that could not be listed, one line each.
+    """
+
+    name: str
+    path: Path
+    aliases: tuple[str, ...]
+    files: tuple[CheckpointFile, ...]
+    newest_mtime_s: float
+    faults: tuple[str, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of all files."""
+        return sum(file.size_bytes for file in self.files)
+
+    def file(self, name: str) -> CheckpointFile | None:
+        """Return the file of that name, if there is one."""
+        return next((file for file in self.files if file.name == name), None)
+
+
+def is_passed_over(name: str) -> bool:
+    """Say whether a file or directory of that name is no part of any checkpoint."""
+    return name.startswith(".") or name in PASSED_OVER or name.endswith(UNFINISHED)
+
+
+def list_checkpoint(
+    path: Path,
+    *,
+    name: str,
+    root: Path,
+    aliases: tuple[str, ...] = (),
+    excluded: Excluded = lambda path: False,
+) -> Checkpoint:
+    """List the files of the checkpoint at ``path``, a real path inside ``root``.
+
+    Raises:
+        FileNotFoundError: it has vanished.
+
+    """
+    listing = _Listing(root, name, excluded)
+    if stat.S_ISDIR(path.stat().st_mode):
+        listing.add_directory(path, "")
+        listing.count_unfinished(path)
+    else:
+        listing.add_file(path, path.name)
+    return Checkpoint(
+        name=name,
+        path=path,
+        aliases=aliases,
+        files=tuple(sorted(listing.files, key=lambda file: file.name)),
+        newest_mtime_s=listing.newest_ns / 1e9,
+        faults=tuple(listing.faults),
+    )
+
+
+class _Listing:
+    def __init__(self, root: Path, checkpoint: str, excluded: Excluded) -> None:
+        self._root = root
+        self._checkpoint = checkpoint
+        self._excluded = excluded
+        self._visited: set[str] = set()
+        self.files: list[CheckpointFile] = []
+        self.faults: list[str] = []
+        self.newest_ns = 0
+
+    def add_directory(self, directory: Path, prefix: str) -> None:
+        real = os.path.realpath(directory)
+        if real in self._visited:  # a link that leads back
+            return
+        self._visited.add(real)
+        try:
+            with os.scandir(directory) as entries:
+                ordered = sorted(entries, key=lambda entry: entry.name)
+        except FileNotFoundError:
+            if not prefix:
+                raise
+            return
+        except OSError as error:
+            self.faults.append(f"{prefix or '.'}: cannot be read ({error.strerror}); allow reading")
+            return
+        for entry in ordered:
+            self._add(entry, f"{prefix}{entry.name}")
+
+    def _add(self, entry: os.DirEntry[str], name: str) -> None:
+        if is_passed_over(entry.name):
+            if entry.is_file(follow_symlinks=False):
+                self._see_time(entry.stat(follow_symlinks=False))
+            return
+        if name == FILE_NAME or self._excluded(f"{self._checkpoint}/{name}"):
+            return
+        path = Path(entry.path)
+        if entry.is_symlink():
+            path = Path(os.path.realpath(path))
+            if not path.is_relative_to(self._root):
+                self.faults.append(
+                    f"{name}: links to {path}, outside the registry; copy it in instead"
+                )
+                return
+        if entry.is_dir(follow_symlinks=False):
+            self.add_directory(path, f"{name}/")
+        else:
+            self.add_file(path, name)
+
+    def add_file(self, path: Path, name: str) -> None:
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            self.faults.append(f"{name}: is gone, or links to nothing; copy the file again")
+            return
+        except OSError as error:
+            self.faults.append(f"{name}: cannot be read ({error.strerror}); allow reading")
+            return
+        if stat.S_ISDIR(found.st_mode):
+            self.add_directory(path, f"{name}/")
+        if not stat.S_ISREG(found.st_mode):
+            return
+        self._see_time(found)
+        self.files.append(
+            CheckpointFile(
+                name, path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+            )
+        )
+
+    def count_unfinished(self, path: Path) -> None:
+        """Count the downloads that Hugging Face's tools keep elsewhere until they are whole."""
+        places = [path.joinpath(*_HF_LOCAL_DOWNLOADS)]
+        if path.parent.name == "snapshots":
+            places.append(path.parent.parent / "blobs")
+        for place in places:
+            for file in _unfinished(place):
+                self._see_time(file)
+
+    def _see_time(self, found: os.stat_result) -> None:
+        self.newest_ns = max(self.newest_ns, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _unfinished(directory: Path) -> Iterator[os.stat_result]:
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.name.endswith(UNFINISHED):
+                    yield entry.stat(follow_symlinks=False)
+    except OSError:  # the usual case: there is no such directory
+        return
