@@ -33,8 +33,7 @@ def pack_apart(tree: Path, target: Path) -> BundleInfo:
     ended = subprocess.run(
         [sys.executable, "-m", __name__, str(tree), str(target)],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )

@@ -1,0 +1,207 @@
+"""The manifests in ``cache_dir/manifests``: writing one's own, reading everybody's.
+
+Owns file names, the size limit, and that generations only rise. Whether a manifest is trusted is
+``deploy``'s to say.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from prewarm.errors import ConfigError, ManifestUnavailable
+from prewarm.store.manifest_reading import Reading
+from prewarm.store.manifest_text import canonical_json, paths_in
+from prewarm.store.manifest_values import Manifest
+from prewarm.store.signing import SigningKey, verify
+from prewarm.store.timestamp import epoch_seconds
+from prewarm.store.whole_file import make_directory, write_whole
+
+#: 10,000 entries with their proofs are about 40 MB.
+LARGEST_MANIFEST_BYTES = 64 << 20
+
+_BUILDER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+_SUFFIX = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadManifest:
+    """A manifest as it was read: well-formed, not yet trusted."""
+
+    path: Path
+    manifest: Manifest
+    signatures: tuple[dict[str, str], ...]
+    signed: dict[str, Any]
+
+    def signed_by(self, trusted: Iterable[str]) -> str | None:
+        """Return the id of a trusted key that signed it, or None.
+
+        Raises:
+            ConfigError: a trusted key has no proper form.
+        """
+        return verify(canonical_json(self.signed), self.signatures, trusted)
+
+
+def manifests_directory(cache_dir: Path) -> Path:
+    """Return where the manifests of a cache_dir lie."""
+    return cache_dir / "manifests"
+
+
+def manifest_path(cache_dir: Path, builder: str) -> Path:
+    """Return where a builder's manifest lies.
+
+    Raises:
+        ConfigError: the builder's name is no file name.
+    """
+    if not _BUILDER.fullmatch(builder):
+        raise ConfigError(f"builder {builder!r}: use letters, digits, `.`, `_` and `-` alone")
+    return manifests_directory(cache_dir) / f"{builder}{_SUFFIX}"
+
+
+def write_manifest(cache_dir: Path, manifest: Manifest, key: SigningKey) -> Manifest:
+    """Sign a manifest, write it whole, and return it with the generation that it got.
+
+    Raises:
+        NoSpace: no space left.
+        NotWritable: the cache_dir cannot be written.
+    """
+    path = manifest_path(cache_dir, manifest.builder)
+    generation = max(_last_generation(path, manifest), manifest.generation) + 1
+    written = replace(manifest, generation=generation)
+    signed = written.to_dict()
+    for text in paths_in(signed, _home()):
+        raise RuntimeError(f"a manifest would say {text[:200]!r}, a path of this machine")
+    body = {"signatures": [key.sign(canonical_json(signed))], "signed": signed}
+    make_directory(path.parent)
+    write_whole(path, canonical_json(body) + b"\n")
+    return written
+
+
+def read_manifests(
+    cache_dir: Path, *, limit_bytes: int = LARGEST_MANIFEST_BYTES
+) -> tuple[tuple[ReadManifest, ...], tuple[str, ...]]:
+    """Return the well-formed manifests by builder, and one line for each that was refused.
+
+    A cache_dir without manifests gives neither.
+    """
+    directory = manifests_directory(cache_dir)
+    try:
+        names = sorted(found.name for found in directory.iterdir())
+    except FileNotFoundError:
+        return (), ()
+    except OSError as error:
+        return (), (f"{directory}: cannot be read ({error.strerror}); give this user access",)
+    good: list[ReadManifest] = []
+    problems: list[str] = []
+    for name in names:
+        # Hidden files are those on their way.
+        if name.startswith(".") or not name.endswith(_SUFFIX):
+            continue
+        try:
+            good.append(read_manifest(directory / name, limit_bytes=limit_bytes))
+        except ManifestUnavailable as error:
+            problems.append(str(error))
+    return tuple(good), tuple(problems)
+
+
+def read_manifest(path: Path, *, limit_bytes: int = LARGEST_MANIFEST_BYTES) -> ReadManifest:
+    """Read one manifest, strictly.
+
+    Raises:
+        ManifestUnavailable: it cannot be read, is too large, or is no manifest of that builder.
+    """
+    body = _parse(_read_limited(path, limit_bytes), path)
+    signatures = _signatures(body, path)
+    try:
+        manifest = Manifest.from_dict(body["signed"])
+    except ManifestUnavailable as error:
+        raise ManifestUnavailable(f"{path}: {error}", code=error.code) from None
+    if path.name != f"{manifest.builder}{_SUFFIX}":
+        raise ManifestUnavailable(
+            f"{path}: is the manifest of builder {manifest.builder[:60]!r} under another's name; "
+            "remove it",
+            code="bad_manifest",
+        )
+    return ReadManifest(path, manifest, signatures, body["signed"])
+
+
+def _home() -> str:
+    try:
+        return str(Path.home())
+    except RuntimeError:
+        # A service user without a home.
+        return ""
+
+
+def _read_limited(path: Path, limit_bytes: int) -> bytes:
+    try:
+        # Not to wait for the writer of a pipe that somebody put there.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ManifestUnavailable(f"{path}: is no file", code="bad_manifest")
+            data = file.read(limit_bytes + 1)
+    except OSError as error:
+        raise ManifestUnavailable(
+            f"{path}: cannot be read ({error.strerror}); give this user access to it"
+        ) from error
+    if len(data) > limit_bytes:
+        raise ManifestUnavailable(
+            f"{path}: is over the limit of {limit_bytes:,} bytes for a manifest",
+            code="bad_manifest",
+        )
+    return data
+
+
+def _parse(data: bytes, path: Path) -> dict[str, Any]:
+    try:
+        body = json.loads(data, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ManifestUnavailable(
+            f"{path}: is no JSON ({error}); the builder's next `prewarm scan` writes it again",
+            code="bad_manifest",
+        ) from error
+    if not isinstance(body, dict) or body.keys() != {"signatures", "signed"}:
+        raise ManifestUnavailable(
+            f"{path}: is no manifest (expected `signatures` and `signed`)", code="bad_manifest"
+        )
+    return body
+
+
+def _signatures(body: dict[str, Any], path: Path) -> tuple[dict[str, str], ...]:
+    reading = Reading()
+    found = []
+    for number, row in enumerate(reading.rows(body["signatures"], "signatures")):
+        table = reading.mapping(row, f"signatures[{number}]")
+        found.append(
+            {
+                name: reading.text(table.get(name), f"signatures[{number}].{name}")
+                for name in ("keyid", "sig")
+            }
+        )
+    try:
+        reading.refuse()
+    except ManifestUnavailable as error:
+        raise ManifestUnavailable(f"{path}: {error}", code="bad_manifest") from None
+    return tuple(found)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _last_generation(path: Path, manifest: Manifest) -> int:
+    if not path.exists():
+        return 0
+    try:
+        return read_manifest(path).manifest.generation
+    except ManifestUnavailable:
+        # Damaged, or of another format: whatever its generation was, it rose by one a writing, so
+        # it is below the seconds since 1970.
+        return int(epoch_seconds(manifest.generated_at))

@@ -1,0 +1,159 @@
+"""The quick look at the database for ``prewarm status``: read-only, by plain sqlite3.
+
+Owns one read of entries and aliases. Imports nothing that takes long (no sqlite-utils), writes
+nothing, migrates nothing, and works for a user who may not write the state directory.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from prewarm.errors import LockHeld, NotWritable, PrewarmError, StoreCorrupt
+from prewarm.store.schema import SCHEMA_VERSION
+
+#: A reader waits only for a writer that is folding the write-ahead log.
+_BUSY_TIMEOUT_S = 2.0
+
+_SQL = """
+SELECT entries.model, coalesce(checkpoints.aliases, '[]'), entries.environment_id, entries.status,
+  entries.reason, entries.code, entries.attempts, entries.next_try_at, entries.build_key,
+  entries.record, entries.log, entries.updated_at
+FROM entries LEFT JOIN checkpoints ON checkpoints.name = entries.model
+ORDER BY entries.model, entries.environment_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRow:
+    """An entry as ``status`` shows it."""
+
+    model: str
+    aliases: tuple[str, ...]
+    environment_id: str
+    status: str
+    reason: str | None
+    code: str | None
+    attempts: int
+    next_try_at: str | None
+    build_key: str | None
+    record_json: str | None
+    log: str | None
+    updated_at: str
+
+    @property
+    def record(self) -> dict[str, Any] | None:
+        """The manifest entry, None until it was built; parsed at each use, 0.05 ms."""
+        record: dict[str, Any] | None = self.record_json and json.loads(self.record_json)
+        return record
+
+
+def read_status(state_dir: Path) -> tuple[StatusRow, ...]:
+    """Return every entry by model and environment.
+
+    Raises:
+        PrewarmError: there is no state yet, or another version of prewarm wrote it.
+        StoreCorrupt: the file is damaged or no database.
+        NotWritable: this user may not read it.
+        LockHeld: a writer kept it locked.
+    """
+    path = state_dir / "prewarm.db"
+    with _told(path), _opened(path) as connection:
+        [[version]] = connection.execute("PRAGMA user_version")
+        if version != SCHEMA_VERSION:
+            raise _other_version(path, version)
+        rows = connection.execute(_SQL).fetchall()
+    return tuple(_row(row) for row in rows)
+
+
+def _row(row: tuple[Any, ...]) -> StatusRow:
+    model, aliases, environment_id, status, reason, code, attempts, next_try_at, *rest = row
+    build_key, record_json, log, updated_at = rest
+    return StatusRow(
+        model=model,
+        aliases=tuple(json.loads(aliases)) if aliases != "[]" else (),
+        environment_id=environment_id,
+        status=status,
+        reason=reason,
+        code=code,
+        attempts=attempts,
+        next_try_at=next_try_at,
+        build_key=build_key,
+        record_json=record_json,
+        log=log,
+        updated_at=updated_at,
+    )
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    try:
+        present = path.is_file()
+    except PermissionError as error:
+        raise _unreadable(path, error) from error
+    if not present:
+        raise PrewarmError(
+            f"no state at {path.parent}; run `prewarm scan` first, or name another --state-dir",
+            code="no_state",
+        )
+    with closing(_connect(path, "mode=ro")) as connection:
+        try:
+            connection.execute("PRAGMA schema_version").fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in (
+                sqlite3.SQLITE_CANTOPEN,
+                sqlite3.SQLITE_READONLY,
+            ):
+                raise
+        else:
+            yield connection
+            return
+    # A reader of a WAL database must make its shared memory if no other process has, which takes
+    # write access. If nobody has it open, the log is folded in and the file can be read as it lies.
+    with closing(_connect(path, "immutable=1")) as connection:
+        yield connection
+
+
+def _connect(path: Path, how: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"file:{quote(str(path.absolute()))}?{how}", uri=True, timeout=_BUSY_TIMEOUT_S
+    )
+
+
+def _other_version(path: Path, version: int) -> PrewarmError:
+    if version > SCHEMA_VERSION:
+        return PrewarmError(
+            f"{path}: was written by a newer prewarm (schema {version}, this one knows "
+            f"{SCHEMA_VERSION}); upgrade this prewarm",
+            code="newer_schema",
+        )
+    return PrewarmError(
+        f"{path}: was written by an older prewarm or not to its end; run `prewarm scan` once",
+        code="older_schema",
+    )
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise LockHeld(f"{path}: is locked by another process; try again") from error
+        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY):
+            raise _unreadable(path, error) from error
+        raise StoreCorrupt(
+            f"{path}: is damaged or no database ({error}); move it away and run `prewarm scan`, "
+            "which finds out everything in it again"
+        ) from error
+
+
+def _unreadable(path: Path, error: Exception) -> NotWritable:
+    return NotWritable(f"{path}: cannot be read ({error}); give this user read access to it")
