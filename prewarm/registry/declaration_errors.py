@@ -7,7 +7,7 @@ files.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -65,8 +65,13 @@ _EXPECTED = {
 }
 
 
-def issue_lines(error: ValidationError, *, file: str, lines: dict[Place, int]) -> str:
-    """Return all issues of a file as one line, in the order in which they stand there."""
+def issue_lines(
+    error: ValidationError, *, file: str, lines: dict[Place, int], data: dict[str, Any]
+) -> str:
+    """Return all issues of a file as one line, in the order in which they stand there.
+
+    ``data`` is what was validated: its shape sets are called by their names.
+    """
     issues = [issue for found in error.errors() for issue in _issues(dict(found))]
     meant = {(*place[:-1], _meant(text)) for place, text in issues}
     # A misspelt key is told once, not again as the missing one that it was meant for.
@@ -74,27 +79,47 @@ def issue_lines(error: ValidationError, *, file: str, lines: dict[Place, int]) -
         [(place, text) for place, text in issues if not (_is_missing(text) and place in meant)],
         file=file,
         lines=lines,
+        shape_sets=_names_of_shape_sets(data),
     )
 
 
-def join_issues(issues: Iterable[tuple[Place, str]], *, file: str, lines: dict[Place, int]) -> str:
+def join_issues(
+    issues: Iterable[tuple[Place, str]],
+    *,
+    file: str,
+    lines: dict[Place, int],
+    shape_sets: Sequence[str] = (),
+) -> str:
     """Return issues as ``file:line: [table] key what is wrong; …``."""
-    found = sorted({_told(place, text, file, lines) for place, text in issues})
-    shown = [text for _, text in found[:MAX_ISSUES]]
-    if len(found) > MAX_ISSUES:
-        shown.append(f"and {len(found) - MAX_ISSUES} more")
+    found = sorted(
+        {
+            (line_of(lines, place) or 0, f"{_name_of(place, shape_sets)}{_colon(text)} {text}")
+            for place, text in issues
+        }
+    )
+    shown = [f"{file}:{line}: {text}" if line else f"{file}: {text}" for line, text in found]
+    if len(shown) > MAX_ISSUES:
+        shown[MAX_ISSUES:] = [f"and {len(shown) - MAX_ISSUES} more"]
     return "; ".join(shown)
 
 
-def _told(place: Place, text: str, file: str, lines: dict[Place, int]) -> tuple[int, str]:
-    line = line_of(lines, place)
-    where = f"{file}:{line}" if line else file
-    colon = ":" if text.startswith("unknown key") else ""
-    return line or 0, f"{where}: {_name_of(place, lines)}{colon} {text}"
+def _colon(text: str) -> str:
+    return ":" if text.startswith("unknown key") else ""
 
 
-def _name_of(place: Place, lines: dict[Place, int]) -> str:
-    """Return a place as people write it: ``[[shapes]] 2 inputs.x.shape[1]``."""
+def _names_of_shape_sets(data: dict[str, Any]) -> list[str]:
+    shapes = data.get("shapes")
+    if not isinstance(shapes, list):
+        return []
+    names = [one.get("name") if isinstance(one, dict) else None for one in shapes]
+    return [
+        name if isinstance(name, str) and name else str(number)
+        for number, name in enumerate(names, start=1)
+    ]
+
+
+def _name_of(place: Place, shape_sets: Sequence[str]) -> str:
+    """Return a place as people write it: ``[[shapes]] chat inputs.x.shape[1]``."""
     if not place:
         return "the file"
     table, *rest = place
@@ -102,8 +127,7 @@ def _name_of(place: Place, lines: dict[Place, int]) -> str:
         name = "[[shapes]]"
         if rest and isinstance(rest[0], int):
             number = rest.pop(0)
-            several = ("shapes", 1) in lines
-            name += f" {int(number) + 1}" if several else ""
+            name += f" {shape_sets[number]}" if isinstance(number, int) and shape_sets else ""
     elif table in ("registry", "model", "compile"):
         name = f"[{table}]"
     else:
@@ -187,13 +211,13 @@ def _unknown_key(place: Place) -> str:
         model: type[BaseModel] = InputSpec
     else:
         model = _TABLES.get(names, DeclarationTables)
-    near = nearest_key(str(key), model)
-    if near:
-        return f"unknown key; did you mean `{near}`?"
     for other, other_model in _TABLES.items():
         if len(other) == 1 and key in keys_of(other_model):
             name = "[[shapes]]" if other == ("shapes",) else f"[{other[0]}]"
             return f"unknown key; it belongs to {name}"
+    near = nearest_key(str(key), model)
+    if near:
+        return f"unknown key; did you mean `{near}`?"
     return "unknown key; known are " + ", ".join(sorted(keys_of(model)))
 
 

@@ -147,7 +147,7 @@ def _checked(
             return _RegistryOnly.model_validate(data).registry, None
         tables = DeclarationTables.model_validate(data)
     except ValidationError as error:
-        line = issue_lines(error, file=label, lines=lines_of_keys(text))
+        line = issue_lines(error, file=label, lines=lines_of_keys(text), data=data)
         raise ConfigError(line) from error
     return tables.registry, Declaration.from_tables(tables, file, label)
 

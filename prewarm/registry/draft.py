@@ -209,8 +209,8 @@ def _json(checkpoint: Checkpoint, name: str) -> dict[str, Any]:
 
 
 _HEAD = """\
-# How this checkpoint is built, compiled and called. It must say what the server does: the same class,
-# dtype, grad mode and arguments of torch.compile.
+# How this checkpoint is built, compiled and called. It must say what the server does: the same
+# class, dtype, grad mode and arguments of torch.compile.
 
 [model]
 # match = "*"           # in a directory above: every checkpoint below that fits
