@@ -20,7 +20,7 @@ class Environments(Connection):
         self,
         environment_id: str,
         *,
-        facts: Mapping[str, str],
+        facts: Mapping[str, str | None],
         probe: Mapping[str, object],
         fingerprint: str,
         at: str,
@@ -60,7 +60,7 @@ class Environments(Connection):
         probe: dict[str, Any] = json.loads(rows[0]["probe"])
         return probe
 
-    def environments(self) -> dict[str, dict[str, str]]:
+    def environments(self) -> dict[str, dict[str, str | None]]:
         """Return the facts of every environment seen, by its id."""
         rows = self.query("SELECT id, facts FROM environments ORDER BY id")
         return {row["id"]: json.loads(row["facts"]) for row in rows}

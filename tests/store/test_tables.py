@@ -1,0 +1,134 @@
+"""The tables with little logic: checkpoints, builds, bundles, environments, files, events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prewarm.errors import LostLease
+from prewarm.store.database import Database
+from prewarm.store.status import Status
+
+At = Callable[[float], str]
+
+
+def test_see_checkpoint_replaces_what_was_seen(database: Database, at: At) -> None:
+    database.see_checkpoint("m", Path("/a"), digest=None, architecture=None, at=at(0))
+    database.see_checkpoint(
+        "m", Path("/b"), digest="d", architecture="a", aliases=["x", "ü"], size_bytes=5, at=at(1)
+    )
+    [found] = database.checkpoints()
+    assert (found.path, found.digest, found.architecture) == ("/b", "d", "a")
+    assert (found.aliases, found.size_bytes) == (("x", "ü"), 5)
+
+
+def test_build_ends_once(database: Database, at: At) -> None:
+    entry = database.put_entry("m", "e", at=at(0))
+    build_id = database.start_build(entry.id, "key", at=at(1), log="l")
+    database.end_build(
+        build_id, "failed", at=at(2), reason="why", peak_memory_bytes=2**40, mode="default"
+    )
+    with pytest.raises(LostLease, match="is over already"):
+        database.end_build(build_id, "warm", at=at(3))
+    [build] = database.builds(entry.id)
+    assert (build.build_key, build.started_at, build.ended_at) == ("key", at(1), at(2))
+    assert (build.outcome, build.reason, build.mode) == ("failed", "why", "default")
+    assert (build.peak_memory_bytes, build.log) == (2**40, "l")
+
+
+def test_build_of_an_entry_that_is_not_there_is_refused(database: Database, at: At) -> None:
+    with pytest.raises(RuntimeError, match="FOREIGN KEY"):
+        database.start_build(7, "key", at=at(0))
+
+
+def _bundle(sha256: str, key: str, **others: Any) -> dict[str, Any]:
+    return {
+        "sha256": sha256,
+        "build_key": key,
+        "architecture": "a",
+        "environment_id": "e",
+        "size_bytes": 1,
+        "unpacked_bytes": 2,
+        "files": 3,
+        **others,
+    }
+
+
+def test_bundle_for_key_is_the_newest_good_one(database: Database, at: At) -> None:
+    assert database.bundle_for_key("k") is None
+    database.add_bundle(**_bundle("one", "k"), at=at(0))
+    newest = database.add_bundle(**_bundle("two", "k"), at=at(1))
+    database.add_bundle(**_bundle("three", "other"), at=at(2))
+    assert database.bundle_for_key("k") == newest
+    database.quarantine_bundle("two", reason="damaged", at=at(3))
+    found = database.bundle_for_key("k")
+    assert found is not None
+    assert found.sha256 == "one"
+    database.add_bundle(**_bundle("two", "k"), at=at(4))
+    found = database.bundle_for_key("k")
+    assert found is not None
+    assert (found.sha256, found.quarantined_at) == ("two", None)
+
+
+def test_equal_bundle_of_two_keys_answers_both(database: Database, at: At) -> None:
+    database.add_bundle(**_bundle("one", "k"), at=at(0))
+    database.add_bundle(**_bundle("one", "other"), at=at(0))
+    assert database.bundle_for_key("k") is not None
+    assert database.bundle_for_key("other") is not None
+    database.quarantine_bundle("one", reason="damaged", at=at(1))
+    assert database.bundle_for_key("k") is None
+    assert database.bundle_for_key("other") is None
+
+
+def test_nearest_bundle_is_the_newest_of_architecture_and_environment(
+    database: Database, at: At
+) -> None:
+    database.add_bundle(**_bundle("one", "k1"), at=at(0))
+    database.add_bundle(**_bundle("two", "k2"), at=at(0))
+    database.add_bundle(**_bundle("else", "k3", environment_id="other"), at=at(9))
+    found = database.nearest_bundle("a", "e")
+    assert found is not None
+    assert found.sha256 == "two"
+    assert database.nearest_bundle("b", "e") is None
+
+
+def test_probe_is_kept_by_fingerprint(database: Database, at: At) -> None:
+    for fingerprint in ("one", "two"):
+        database.put_environment(
+            "e",
+            facts={"torch": "2.13", "cxx": None},
+            probe={"said": fingerprint},
+            fingerprint=fingerprint,
+            at=at(0),
+        )
+    assert database.probe_for("one") == {"said": "one"}
+    assert database.probe_for("two") == {"said": "two"}
+    assert database.probe_for("three") is None
+    assert database.environments() == {"e": {"torch": "2.13", "cxx": None}}
+
+
+_KEY = {"size_bytes": 1, "mtime_ns": 2, "ctime_ns": 3, "inode": 4}
+
+
+@pytest.mark.parametrize("changed", list(_KEY))
+def test_file_digest_holds_while_nothing_changed(database: Database, changed: str) -> None:
+    database.put_file_digest("/f", **_KEY, digest="d")
+    assert database.file_digest("/f", **_KEY) == "d"
+    other = {**_KEY, changed: 2**62}
+    assert database.file_digest("/f", **other) is None
+    database.put_file_digest(Path("/f"), **other, digest="new")
+    assert database.file_digest("/f", **other) == "new"
+    assert database.file_digest("/f", **_KEY) is None
+
+
+def test_events_are_newest_first_by_model_and_limited(database: Database, at: At) -> None:
+    for name in ("a", "b"):
+        entry = database.put_entry(name, "e", at=at(0))
+        database.move(entry.id, Status.FAILED, at=at(1), reason="why", code="c")
+    assert [event.model for event in database.events()] == ["b", "b", "a", "a"]
+    [last] = database.events("a", limit=1)
+    assert (last.from_status, last.to_status) == (Status.QUEUED, Status.FAILED)
+    assert database.events("a")[1].from_status is None
