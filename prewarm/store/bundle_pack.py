@@ -102,13 +102,15 @@ def _write(hashed: _Hashed, members: list[_Member]) -> None:
         compression_level=_LEVEL, window_log=_WINDOW_LOG, enable_ldm=True
     )
     compressor = zstandard.ZstdCompressor(compression_params=parameters)
-    with compressor.stream_writer(hashed, size=total, closefd=False) as out:  # type: ignore[arg-type]
-        for header, member in zip(headers, members, strict=True):
-            out.write(header)
-            for chunk in _content(member):
-                out.write(chunk)
-            out.write(bytes(member.header.padding_bytes))
-        out.write(END)
+    # Not as a context manager: leaving it after an error would end the frame and hide the error.
+    out = compressor.stream_writer(hashed, size=total, closefd=False)  # type: ignore[arg-type]
+    for header, member in zip(headers, members, strict=True):
+        out.write(header)
+        for chunk in _content(member):
+            out.write(chunk)
+        out.write(bytes(member.header.padding_bytes))
+    out.write(END)
+    out.flush(zstandard.FLUSH_FRAME)
 
 
 def _content(member: _Member) -> Iterator[bytes]:
@@ -132,7 +134,8 @@ def _members(
     tree: Path, skip: Callable[[str], bool] | None, skipped: list[str]
 ) -> Iterator[_Member]:
     for top in TOP_FOLDERS:
-        folders = [top] if (tree / top).is_dir() else []
+        real = (tree / top).is_dir() and not (tree / top).is_symlink()
+        folders = [top] if real else []
         while folders:
             folder = folders.pop()
             for found in _scan(tree / folder):
