@@ -43,8 +43,9 @@ class Checkpoint:
     """A model's directory or ``.pt2`` file.
 
     ``path`` is real: no link is left in it. ``newest_mtime_s`` is the newest modification or change
-    of any file, since a copy may keep old modification times; it counts files that a copy has not
-    finished beside them. ``faults`` are files that could not be listed, one line each.
+    of any file, since a copy may keep old modification times; ``unfinished_mtime_s`` is that of what a
+    copy or download keeps beside them until it is whole. ``faults`` are files that could not be
+    listed, one line each.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Checkpoint:
     aliases: tuple[str, ...]
     files: tuple[CheckpointFile, ...]
     newest_mtime_s: float
+    unfinished_mtime_s: float = 0.0
     faults: tuple[str, ...] = ()
 
     @property
@@ -95,6 +97,7 @@ def list_checkpoint(
         aliases=aliases,
         files=tuple(sorted(listing.files, key=lambda file: file.name)),
         newest_mtime_s=listing.newest_ns / 1e9,
+        unfinished_mtime_s=listing.unfinished_ns / 1e9,
         faults=tuple(listing.faults),
     )
 
@@ -108,6 +111,7 @@ class _Listing:
         self.files: list[CheckpointFile] = []
         self.faults: list[str] = []
         self.newest_ns = 0
+        self.unfinished_ns = 0
 
     def add_directory(self, directory: Path, prefix: str) -> None:
         real = os.path.realpath(directory)
@@ -130,7 +134,7 @@ class _Listing:
     def _add(self, entry: os.DirEntry[str], name: str) -> None:
         if is_passed_over(entry.name):
             if entry.is_file(follow_symlinks=False):
-                self._see_time(entry.stat(follow_symlinks=False))
+                self._see_unfinished(entry.stat(follow_symlinks=False))
             return
         if name == FILE_NAME or self._excluded(f"{self._checkpoint}/{name}"):
             return
@@ -160,7 +164,7 @@ class _Listing:
             self.add_directory(path, f"{name}/")
         if not stat.S_ISREG(found.st_mode):
             return
-        self._see_time(found)
+        self.newest_ns = max(self.newest_ns, _changed_ns(found))
         self.files.append(
             CheckpointFile(
                 name, path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
@@ -174,10 +178,14 @@ class _Listing:
             places.append(path.parent.parent / "blobs")
         for place in places:
             for file in _unfinished(place):
-                self._see_time(file)
+                self._see_unfinished(file)
 
-    def _see_time(self, found: os.stat_result) -> None:
-        self.newest_ns = max(self.newest_ns, found.st_mtime_ns, found.st_ctime_ns)
+    def _see_unfinished(self, found: os.stat_result) -> None:
+        self.unfinished_ns = max(self.unfinished_ns, _changed_ns(found))
+
+
+def _changed_ns(found: os.stat_result) -> int:
+    return max(found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _unfinished(directory: Path) -> Iterator[os.stat_result]:

@@ -43,20 +43,26 @@ class Completeness:
 
 def judge(checkpoint: Checkpoint, *, now_s: float, settle_s: float) -> Completeness:
     """Judge a checkpoint by the structure of its files and by how long it has been quiet."""
-    quiet_s = now_s - checkpoint.newest_mtime_s
-    is_quiet = quiet_s >= settle_s or quiet_s < -_SKEW_S
     faults = [*checkpoint.faults, *_missing_shards(checkpoint), *_faulty_files(checkpoint)]
     if faults:
+        # A download beside the files explains what is missing. It does not unsettle what is whole:
+        # a cache's new revision arrives beside the old ones.
+        newest_s = max(checkpoint.newest_mtime_s, checkpoint.unfinished_mtime_s)
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        if is_quiet:
+        if _is_quiet(now_s - newest_s, settle_s):
             return Completeness("broken", f"{faults[0]}{more}")
         return Completeness("settling", f"still being written: {faults[0]}{more}")
-    if not is_quiet:
+    quiet_s = now_s - checkpoint.newest_mtime_s
+    if not _is_quiet(quiet_s, settle_s):
         return Completeness(
             "settling",
             f"changed {max(0.0, quiet_s):.1f} s ago; it is taken up when quiet for {settle_s:g} s",
         )
     return Completeness("complete", None)
+
+
+def _is_quiet(quiet_s: float, settle_s: float) -> bool:
+    return quiet_s >= settle_s or quiet_s < -_SKEW_S
 
 
 def _missing_shards(checkpoint: Checkpoint) -> Iterator[str]:

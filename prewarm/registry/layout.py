@@ -151,10 +151,10 @@ class _Walk:
                 self._add_exported(directory, file, f"{prefix}{file}")
         for below in directory.directories:
             path = directory.path / below
-            if is_hub_directory(below):
-                self._visit_hub(path, prefix)
-            else:
+            if not is_hub_directory(below):
                 self._visit(path, f"{prefix}{below}", directory)
+            elif not self._excluded(f"{prefix}{below}"):
+                self._visit_hub(path, prefix)
         for link in directory.linked_directories:
             self._link(f"{prefix}{link}", directory.path / link)
         for alias, target in mlflow_links(directory, prefix):

@@ -5,6 +5,7 @@ Owns the translation and nothing of the file system: names are compared, never l
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import re
 
@@ -55,16 +56,4 @@ def _with_skips(pattern: tuple[str, ...], positions: set[int]) -> set[int]:
 
 @functools.lru_cache(maxsize=1024)
 def _compiled(segment: str) -> re.Pattern[str]:
-    parts = re.split(r"(\*+|\?|\[[^\]/]+\])", segment)
-    return re.compile("".join(_translated(part) for part in parts), re.DOTALL)
-
-
-def _translated(part: str) -> str:
-    if part.startswith("*"):
-        return ".*"
-    if part == "?":
-        return "."
-    if part.startswith("[") and part.endswith("]") and len(part) > 2:
-        inside = part[1:-1].replace("\\", r"\\").replace("[", r"\[")
-        return f"[^{inside[1:]}]" if inside.startswith("!") and inside != "!" else f"[{inside}]"
-    return re.escape(part)
+    return re.compile(fnmatch.translate(segment))
