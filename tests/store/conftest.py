@@ -79,10 +79,10 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def run_until_killed() -> Callable[[Callable[[], None], str, int], bool]:
+def run_until_killed() -> Callable[[Callable[[], object], str, int], bool]:
     """Run work in a fork that is killed (-9) before its n-th line in a module; was it?"""
 
-    def run(work: Callable[[], None], module_file: str, line: int) -> bool:
+    def run(work: Callable[[], object], module_file: str, line: int) -> bool:
         child = os.fork()
         if child == 0:
             try:
@@ -114,3 +114,65 @@ def _kill_before_line(module_file: str, line: int) -> None:
         return trace
 
     sys.settrace(trace)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def record() -> Callable[..., dict[str, object]]:
+    """A manifest entry without model and aliases, as the database keeps it."""
+
+    def make(*, digit: str = "a", calls: int = 2, **others: object) -> dict[str, object]:
+        return {
+            "checkpoint": digit * 64,
+            "architecture": "b" * 64,
+            "environment": "0123456789abcdef",
+            "build_key": "c" * 64,
+            "status": "warm",
+            "reason": None,
+            "code": None,
+            "requires": [],
+            "covers": "any order",
+            "bundle": {
+                "sha256": digit * 64,
+                "size_bytes": 25_046_248,
+                "unpacked_bytes": 135_139_908,
+                "files": 2519,
+            },
+            "compile": {
+                "mode": "max-autotune",
+                "asked_mode": "max-autotune",
+                "dynamic": False,
+                "recompile_limit": 8,
+            },
+            "variables": {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"},
+            "shape_sets": [
+                {
+                    "name": "chat",
+                    "status": "warm",
+                    "reason": None,
+                    "calls": [
+                        {
+                            "sizes": {"batch": number + 1, "seq": 128},
+                            "cold_s": 12.3,
+                            "warm_s": 1,
+                            "eager_ms": 5.6,
+                            "compiled_ms": None,
+                            "graphs": 1,
+                            "graph_breaks": ["call to print"],
+                        }
+                        for number in range(calls)
+                    ],
+                }
+            ],
+            "proof": {
+                "fx_misses": 0,
+                "benchmarked": None,
+                "triton_compiled": "n/a",
+                "calls": [{"sizes": {"batch": n}, "seconds": 1.25} for n in range(calls)],
+                "proved_at": "2027-01-15T08:00:00.000Z",
+                "proved_as": "0",
+                "python": "3.11.7",
+            },
+            **others,
+        }
+
+    return make

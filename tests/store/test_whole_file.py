@@ -22,7 +22,7 @@ from prewarm.store.whole_file import (
     write_whole,
 )
 
-RunUntilKilled = Callable[[Callable[[], None], str, int], bool]
+RunUntilKilled = Callable[[Callable[[], object], str, int], bool]
 Unprivileged = Callable[[], AbstractContextManager[None]]
 
 OLD, NEW = b"old" * 1000, b"new" * 5000
