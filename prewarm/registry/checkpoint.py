@@ -43,9 +43,9 @@ class Checkpoint:
     """A model's directory or ``.pt2`` file.
 
     ``path`` is real: no link is left in it. ``newest_mtime_s`` is the newest modification or change
-    of any file, since a copy may keep old modification times; ``unfinished_mtime_s`` is that of what a
-    copy or download keeps beside them until it is whole. ``faults`` are files that could not be
-    listed, one line each.
+    of any file, since a copy may keep old modification times; ``unfinished_mtime_s`` is that of
+    what a copy or download keeps beside them until it is whole. ``faults`` are files that could
+    not be listed, one line each.
     """
 
     name: str
