@@ -1,7 +1,7 @@
-"""The environment: every fact outside the model that decides a hit, its id, and the comparison of two.
+"""The environment: every fact outside the model that decides a hit, and how two compare.
 
-Pure. The facts are gathered without torch by ``torchside/facts.py`` under the deployment's interpreter; builder,
-hook, ``explain`` and ``doctor`` share this one comparison.
+Pure. The facts are gathered without torch by ``torchside/facts.py`` under the deployment's
+interpreter; builder, hook, ``explain`` and ``doctor`` share this one comparison.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ INFORMATIVE = ("python", "driver")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One fact that differs: what was recorded, what is present (None: not there), and what it costs."""
+    """One fact that differs: what was recorded, what is present (None: not there), its cost."""
 
     fact: str
     recorded: str | None
@@ -47,7 +47,8 @@ class Difference:
     def sentence(self) -> str:
         """Say the difference in one plain sentence without a full stop."""
         name = self.fact.replace("_", " ")
-        return f"{name} is {_told(self.present)} here, the bundle was built with {_told(self.recorded)}"
+        here, there = _told(self.present), _told(self.recorded)
+        return f"{name} is {here} here, the bundle was built with {there}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,8 @@ class Environment:
 def compare(recorded: Environment, present: Environment) -> tuple[Difference, ...]:
     """Return every decisive fact that differs, the most telling first.
 
-    On a CPU the driver's facts do not matter; on a GPU the CPU's instruction set and compiler still do, since the
-    wrapper code around the kernels may be C++.
+    On a CPU the driver's facts do not matter; on a GPU the CPU's instruction set and compiler still
+    do, since the wrapper code around the kernels may be C++.
     """
     ours, theirs = recorded.to_dict(), present.to_dict()
     names = [*COSTS, *sorted((ours.keys() | theirs.keys()) - COSTS.keys() - set(INFORMATIVE))]

@@ -1,11 +1,11 @@
 """The errors of prewarm: one base, a subclass for each party that can act on it.
 
-Every message is one line that names what was found, where, and what to do. ``cli/main.py`` is the one place
-that turns an error into an exit code; nothing else catches ``PrewarmError`` to log it and go on without
-keeping the reason.
+Every message is one line that names what was found, where, and what to do. ``cli/main.py`` is the
+one place that turns an error into an exit code; nothing else catches ``PrewarmError`` to log it and
+go on without keeping the reason.
 
-Exit codes (stable, documented in the README): 0 done, 1 an expected failure, 2 wrong usage, 3 not warm,
-4 environment differs, 5 no trusted manifest, 130 interrupted.
+Exit codes (stable, documented in the README): 0 done, 1 an expected failure, 2 wrong usage, 3 not
+warm, 4 environment differs, 5 no trusted manifest, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class NotWarm(PrewarmError):
 
 
 class EnvironmentDiffers(PrewarmError):
-    """This machine or interpreter differs from every published environment."""
+    """The machine or interpreter differs from every published environment."""
 
     code = "environment_differs"
     exit_code = 4

@@ -1,7 +1,9 @@
-"""The environment that is present: gathered without torch, under the interpreter that will run the model.
+"""The environment that is present.
 
-Runs ``torchside/facts.py`` by its path, in this process for our own interpreter and as a child for another, so that
-nothing of ``torchside`` is imported here.
+Gathered without torch, under the interpreter that will run the model.
+
+Runs ``torchside/facts.py`` by its path, in this process for our own interpreter and as a child for
+another, so that nothing of ``torchside`` is imported here.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def present_environment(
     library: str,
     environ: Mapping[str, str] | None = None,
 ) -> Environment:
-    """Return the environment of an interpreter (empty: this process's own) for a model on ``device``.
+    """Return the environment of an interpreter for a model on ``device``.
+
+    An empty interpreter is this process's own.
 
     Raises:
         ConfigError: the interpreter cannot be started or does not tell its facts.
@@ -53,7 +57,8 @@ def _told(argv: list[str], environ: dict[str, str]) -> dict[str, Any]:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(
-            f"the interpreter {argv[0]} does not run: {error}; check [model] interpreter or --interpreter",
+            f"the interpreter {argv[0]} does not run: {error}; check [model] interpreter or "
+            "--interpreter",
             code="no_interpreter",
         ) from error
     try:
@@ -61,10 +66,12 @@ def _told(argv: list[str], environ: dict[str, str]) -> dict[str, Any]:
     except (ValueError, IndexError) as error:
         last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
         raise ConfigError(
-            f"the interpreter {argv[0]} told no facts about itself (exit code {done.returncode}: {last}); "
-            "it must be a Python of 3.10 or newer",
+            f"the interpreter {argv[0]} told no facts about itself (exit code {done.returncode}: "
+            f"{last}); it must be a Python of 3.10 or newer",
             code="no_interpreter",
         ) from error
     if not isinstance(facts, dict):
-        raise ConfigError(f"the interpreter {argv[0]} told no facts about itself", code="no_interpreter")
+        raise ConfigError(
+            f"the interpreter {argv[0]} told no facts about itself", code="no_interpreter"
+        )
     return facts

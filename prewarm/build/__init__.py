@@ -1,1 +1,1 @@
-"""From a found checkpoint to a proven bundle: child processes, the pipeline of one entry, the scan's run."""
+"""From a found checkpoint to a proven bundle: children, the pipeline of an entry, a scan."""

@@ -1,11 +1,13 @@
-"""One child process: a request in, progress lines and one answer out, with a deadline, a memory limit and an end.
+"""One child process: a request in, progress lines and one answer out, with limits and an end.
 
-Owns starting, watching and ending a child of ``torchside`` under the declaration's interpreter. It does not know
-what is asked. Rules:
+Owns starting, watching and ending a child of ``torchside`` under the declaration's interpreter. It
+does not know what is asked. Rules:
 
 - A child has its own process group, and whatever it leaves behind is ended with it.
-- Its standard output is a file, not a pipe: a grandchild that stays cannot make the builder wait for end of file.
-- Every way to end without an answer (deadline, signal, rubbish, memory) becomes one ``ChildFailed`` with its reason.
+- Its standard output is a file, not a pipe: a grandchild that stays cannot make the builder wait
+  for end of file.
+- Every way to end without an answer (deadline, signal, rubbish, memory) becomes one ``ChildFailed``
+  with its reason.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ TERM_GRACE_S = 2.0
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
 #: Share of the free memory that a child may take when nothing else is set.
 MEMORY_SHARE = 0.85
+#: Variable that every child and whatever it starts carries: the work directory of its run.
+MARKER = "PREWARM_WORKDIR"
 #: Lines of the log that are kept with a reason.
 TAIL_LINES = 15
 
@@ -78,7 +82,8 @@ def run_child(
 ) -> dict[str, Any]:
     """Start a child, hand it the request and return its answer.
 
-    Raises ``ChildFailed`` with the reason and the log's tail, or ``Interrupted`` once ``stop`` is set.
+    Raises ``ChildFailed`` with the reason and the log's tail, or ``Interrupted`` once ``stop`` is
+    set.
     """
     spec.workdir.mkdir(parents=True, exist_ok=True)
     spec.log.parent.mkdir(parents=True, exist_ok=True)
@@ -93,6 +98,7 @@ def run_child(
         finally:
             end_group(process.pid)
             process.wait()
+            end_strays(str(spec.workdir))
     tail = log_tail(spec.log, log_starts)
     return _answer(watching, process.returncode, tail)
 
@@ -107,6 +113,16 @@ def end_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
+def end_strays(directory: str) -> None:
+    """End processes that left their group but still carry a variable naming ``directory``."""
+    marker = f"{MARKER}={directory}".encode()
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError, psutil.Error):
+            variables = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+            if process.pid != os.getpid() and any(v.startswith(marker) for v in variables):
+                process.kill()
+
+
 def log_tail(log: Path, start: int = 0) -> tuple[str, ...]:
     """Return the last lines of a log, from byte ``start`` on."""
     try:
@@ -116,10 +132,14 @@ def log_tail(log: Path, start: int = 0) -> tuple[str, ...]:
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return ()
-    return tuple(line for line in text.replace("\r", "\n").splitlines() if line.strip())[-TAIL_LINES:]
+    return tuple(line for line in text.replace("\r", "\n").splitlines() if line.strip())[
+        -TAIL_LINES:
+    ]
 
 
-def _start(spec: ChildSpec, out: int, log: int, request: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+def _start(
+    spec: ChildSpec, out: int, log: int, request: Mapping[str, Any]
+) -> subprocess.Popen[bytes]:
     argv = [*spec.interpreter, str(spec.copy / "prewarm_torchside")]
     try:
         process = subprocess.Popen(
@@ -128,7 +148,7 @@ def _start(spec: ChildSpec, out: int, log: int, request: Mapping[str, Any]) -> s
             stdout=out,
             stderr=log,
             cwd=spec.workdir,
-            env=dict(spec.environ),
+            env={**spec.environ, MARKER: str(spec.workdir)},
             start_new_session=True,
             user=spec.user,
         )
@@ -189,8 +209,8 @@ class _Watching:
             if used > self._limit:
                 self.ended_for = (
                     "memory_limit",
-                    f"it took {used / 2**30:.1f} GiB of memory, more than the {self._limit / 2**30:.1f} GiB "
-                    "that a build may take here; it was ended",
+                    f"it took {used / 2**30:.1f} GiB of memory, more than the "
+                    f"{self._limit / 2**30:.1f} GiB that a build may take here; it was ended",
                 )
                 return
             if self._stop.wait(POLL_S):
@@ -232,13 +252,17 @@ def _answer(watching: _Watching, returncode: int, tail: tuple[str, ...]) -> dict
         raise ChildFailed(message, code=code, tail=tail)
     if watching.failure is not None:
         code = str(watching.failure.get("code") or "raised")
-        raise ChildFailed(str(watching.failure.get("message") or "no reason given"), code=code, tail=tail)
+        raise ChildFailed(
+            str(watching.failure.get("message") or "no reason given"), code=code, tail=tail
+        )
     if watching.answer is not None and returncode == 0:
         return watching.answer
     last = f"; its last line: {tail[-1]}" if tail else ""
     if watching.rubbish is not None:
         raise ChildFailed(
-            f"it printed what is no message of the protocol: {watching.rubbish!r}", code="rubbish", tail=tail
+            f"it printed what is no message of the protocol: {watching.rubbish!r}",
+            code="rubbish",
+            tail=tail,
         )
     if returncode < 0:
         name = signal.Signals(-returncode).name
@@ -252,7 +276,10 @@ def _answer(watching: _Watching, returncode: int, tail: tuple[str, ...]) -> dict
 
 
 def _group_lives(group: int) -> bool:
-    """Tell whether a process of the group still runs; one that only waits to be reaped does not count."""
+    """Tell whether a process of the group still runs.
+
+    One that only waits to be reaped does not count.
+    """
     for process in psutil.process_iter(["status"]):
         with contextlib.suppress(psutil.Error, ProcessLookupError, OSError):
             if process.info["status"] != psutil.STATUS_ZOMBIE and os.getpgid(process.pid) == group:

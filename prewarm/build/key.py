@@ -1,4 +1,7 @@
-"""The build key: the name of a bundle's content, made of all that reaches the graph (design.md §4). Pure."""
+"""The build key: the name of a bundle's content.
+
+Made of all that reaches the graph (design.md §4). Pure.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ def build_key(
 ) -> str:
     """Return the key (hex sha256).
 
-    ``declared`` is ``Declaration.key_facts()``; ``own_graph_of`` is the digest of a checkpoint whose graph was
-    found to depend on its weights' values, so that its bundle fits no other.
+    ``declared`` is ``Declaration.key_facts()``; ``own_graph_of`` is the digest of a checkpoint
+    whose graph was found to depend on its weights' values, so that its bundle fits no other.
     """
     parts = {
         "format": FORMAT,

@@ -1,8 +1,9 @@
 """The verdict on a proof: from a start report to a status, a code and one sentence. Pure.
 
-``warm`` needs a zero in every count. ``None`` ("cannot tell") is not zero; ``"n/a"`` (does not exist here) is fine.
-A proof that is not warm leads to ``partial`` (usable, something is repeated at each start), to ``uncacheable`` (the
-graph bypasses the cache), or to ``failed`` (outputs differ: never usable).
+``warm`` needs a zero in every count. ``None`` ("cannot tell") is not zero; ``"n/a"`` (does not
+exist here) is fine. A proof that is not warm leads to ``partial`` (usable, something is repeated at
+each start), to ``uncacheable`` (the graph bypasses the cache), or to ``failed`` (outputs differ:
+never usable).
 """
 
 from __future__ import annotations
@@ -20,10 +21,18 @@ ZEROS: tuple[tuple[str, str, str], ...] = (
     ("graphs_compiled", "graph_compiled", "{n} graph(s) were compiled again"),
     ("fx_misses", "fx_miss", "{n} graph(s) missed the FX cache"),
     ("aot_misses", "aot_miss", "{n} graph(s) missed the AOT cache"),
-    ("limits_hit", "recompile_limit", "torch's recompile limit was hit {n} time(s), the rest ran in eager mode"),
+    (
+        "limits_hit",
+        "recompile_limit",
+        "torch's recompile limit was hit {n} time(s), the rest ran in eager mode",
+    ),
     ("cpp_compiled", "cpp_compiled", "{n} C++ kernel(s) were compiled again"),
     ("triton_compiled", "triton_compiled", "{n} Triton kernel(s) were compiled again"),
-    ("benchmarked_autotuning", "autotuned", "{n} configuration(s) were benchmarked again by autotuning"),
+    (
+        "benchmarked_autotuning",
+        "autotuned",
+        "{n} configuration(s) were benchmarked again by autotuning",
+    ),
     (
         "benchmarked_coordinate_descent",
         "retuned",
@@ -50,7 +59,7 @@ class Verdict:
 
 
 def judge(proofs: Sequence[Mapping[str, Any]]) -> Verdict:
-    """Judge the full run in the declared order (first) and the runs that make another call first."""
+    """Judge the full run in the declared order (first) and the runs with another call first."""
     for number, proof in enumerate(proofs):
         verdict = _judge_one(proof, " when another call comes first" if number else "")
         if verdict.status is not Status.WARM:
@@ -65,8 +74,8 @@ def _judge_one(proof: Mapping[str, Any], when: str) -> Verdict:
             Status.FAILED,
             "outputs_differ",
             f"the compiled outputs differ from eager's by {_number(outputs.get('worst'))} "
-            f"(allowed {_number(outputs.get('tolerance'))}) in shape set {outputs.get('shape_set')} "
-            f"{_sizes(outputs.get('sizes'))}",
+            f"(allowed {_number(outputs.get('tolerance'))}) in shape set "
+            f"{outputs.get('shape_set')} {_sizes(outputs.get('sizes'))}",
         )
     report = proof["report"]
     found = [(field, code, text) for field, code, text in ZEROS if _counted(report.get(field))]
@@ -77,11 +86,13 @@ def _judge_one(proof: Mapping[str, Any], when: str) -> Verdict:
         return Verdict(
             Status.PARTIAL,
             "ran_eager",
-            f"{len(eager)} declared call(s) ran in no compiled frame{when}, first {eager[0].get('shape_set')} "
-            f"{_sizes(eager[0].get('sizes'))}: torch compiled nothing there",
+            f"{len(eager)} declared call(s) ran in no compiled frame{when}, first "
+            f"{eager[0].get('shape_set')} {_sizes(eager[0].get('sizes'))}: torch compiled nothing there",
         )
     unseen = [field for field, _, _ in ZEROS if report.get(field) is None]
-    unseen += ["compiled_frames"] * any(call.get("compiled_frames") is None for call in proof["calls"])
+    unseen += ["compiled_frames"] * any(
+        call.get("compiled_frames") is None for call in proof["calls"]
+    )
     if unseen:
         return Verdict(
             Status.PARTIAL,
@@ -105,7 +116,9 @@ def _not_zero(
     bypassed = field in _BYPASSES
     why = f": {report['bypass_reasons'][0]}" if bypassed and report.get("bypass_reasons") else ""
     others = [text.format(n=report[name]) for name, _, text in found[1:3] if not bypassed]
-    reason = text.format(n=report[field]) + why + when + (f"; {'; '.join(others)}" if others else "")
+    reason = (
+        text.format(n=report[field]) + why + when + (f"; {'; '.join(others)}" if others else "")
+    )
     return Verdict(
         Status.UNCACHEABLE if field == "graphs_bypassed" else Status.PARTIAL,
         code,

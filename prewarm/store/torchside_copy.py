@@ -1,7 +1,8 @@
-"""The copy of ``torchside`` that runs elsewhere: under a deployment's interpreter, in a container, as another user.
+"""The copy of ``torchside`` that runs elsewhere: in a container, as another user.
 
-A copy, since the builder's site-packages must not be on the path of somebody else's Python. Its layout is
-``prewarm_torchside/*.py`` beside a ``sitecustomize.py``, so that the directory itself goes on ``PYTHONPATH``.
+A copy, since the builder's site-packages must not be on the path of somebody else's Python. Its
+layout is ``prewarm_torchside/*.py`` beside a ``sitecustomize.py``, so that the directory itself
+goes on ``PYTHONPATH``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ def torchside_digest() -> str:
 
 
 def copy_torchside(into: Path) -> None:
-    """Write the copy to ``into``, readable by everybody whatever the umask; ``into`` must not exist."""
+    """Write the copy to ``into``, readable by everybody whatever the umask.
+
+    ``into`` must not exist.
+    """
     package = into / "prewarm_torchside"
     package.mkdir(parents=True)
     for file in _sources():

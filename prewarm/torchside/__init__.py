@@ -1,1 +1,4 @@
-"""What runs under the deployment's interpreter: standard library and torch only, run from a copy."""
+"""What runs under the deployment's interpreter.
+
+Standard library and torch only, run from a copy.
+"""

@@ -1,21 +1,29 @@
 """The child of a builder: ``<interpreter> <copy>/prewarm_torchside``, one request, one answer.
 
-Ends with the builder: the kernel sends SIGKILL to this process when its parent dies (Linux ``prctl``), so that a
-killed builder leaves no compile running.
+Ends with the builder: the kernel sends SIGKILL to this process when its parent dies (Linux
+``prctl``), so that a killed builder leaves no compile running.
 """
+
+from __future__ import annotations
 
 import ctypes
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING, Any
 
-sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != os.path.dirname(__file__)]
+if TYPE_CHECKING:
+    from prewarm_torchside.protocol import Channel
+
+sys.path[:] = [
+    entry for entry in sys.path if os.path.abspath(entry or ".") != os.path.dirname(__file__)
+]
 _COPY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 if _COPY not in sys.path:
     sys.path.insert(0, _COPY)
 
 
-def _end_with_parent():
+def _end_with_parent() -> None:
     try:
         pr_set_pdeathsig = 1
         ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
@@ -23,22 +31,25 @@ def _end_with_parent():
         return
 
 
-def _probe(request, channel):
+def _probe(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
     from prewarm_torchside import probe
 
-    return probe.answer(request, channel)
+    answer: dict[str, Any] = probe.answer(request, channel)
+    return answer
 
 
-def _compile(request, channel):
+def _compile(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
     from prewarm_torchside import compiling
 
-    return compiling.answer(request, channel)
+    answer: dict[str, Any] = compiling.answer(request, channel)
+    return answer
 
 
-def _prove(request, channel):
+def _prove(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
     from prewarm_torchside import proving
 
-    return proving.answer(request, channel)
+    answer: dict[str, Any] = proving.answer(request, channel)
+    return answer
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@ Fills the cache directories that the builder named by variables; judges nothing.
 from __future__ import annotations
 
 import os
+import sys
 import time
+import traceback
 from typing import Any
 
 from . import outputs, shim, surroundings
-from .protocol import Channel
+from .protocol import Channel, reason_of
 from .reporting import start_report
 from .session import DeclaredCall, Session
 from .timing import side_by_side_ms
@@ -19,33 +21,69 @@ from .timing import side_by_side_ms
 def answer(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Compile all declared calls under ``request["mode"]`` and return what was seen.
 
-    The request holds ``declaration``, ``checkpoint`` (path), ``mode``, and ``recompile_limit`` (or None).
+    The request holds ``declaration``, ``checkpoint`` (path), ``mode``, and ``recompile_limit`` (or
+    None).
     """
     channel.progress("import", what="importing torch")
     session = Session(request["declaration"], request["checkpoint"])
     raise_recompile_limit(request.get("recompile_limit"))
     channel.progress("load", seconds=round(session.load_s, 2))
-    started_s = time.perf_counter()
-    session.compile(request["mode"])
-    calls = []
+    calls, failed = _all_cold(session, request["mode"], channel)
     for number, call in enumerate(session.calls):
-        channel.progress("cold", call=number + 1, of=len(session.calls), shape_set=call.name, sizes=call.sizes)
-        calls.append(_cold(session, call, started_s))
-        started_s = time.perf_counter()
-    for number, call in enumerate(session.calls):
-        channel.progress("steady", call=number + 1, of=len(session.calls), shape_set=call.name, sizes=call.sizes)
+        if call.name in failed:
+            continue
+        channel.progress(
+            "steady", call=number + 1, of=len(session.calls), shape_set=call.name, sizes=call.sizes
+        )
         calls[number].update(_steady(session, call))
     return {
         "mode": request["mode"],
         "load_s": round(session.load_s, 3),
         "calls": calls,
+        "failed": failed,
         "peak_memory_bytes": session.peak_memory_bytes(),
         "report": start_report(session.device),
     }
 
 
+def _all_cold(
+    session: Session, mode: str, channel: Channel
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Make every declared call once; a shape set that raises does not hold back the others.
+
+    Returns the calls in the declared order, and the reason of each shape set that failed. Out of
+    memory is the whole run's failure, since a lighter mode may help; so is a run of which nothing
+    is left.
+    """
+    calls: list[dict[str, Any]] = []
+    failed: dict[str, str] = {}
+    started_s = time.perf_counter()
+    session.compile(mode)
+    for number, call in enumerate(session.calls):
+        made: dict[str, Any] = {"shape_set": call.name, "sizes": call.sizes}
+        if call.name not in failed:
+            channel.progress(
+                "cold",
+                call=number + 1,
+                of=len(session.calls),
+                shape_set=call.name,
+                sizes=call.sizes,
+            )
+            try:
+                made = _cold(session, call, started_s)
+            except Exception as error:
+                code, reason = reason_of(error)
+                if code != "raised" or len(failed) + 1 == len({c.name for c in session.calls}):
+                    raise
+                traceback.print_exc(file=sys.stderr)
+                failed[call.name] = reason
+        calls.append(made)
+        started_s = time.perf_counter()
+    return calls, failed
+
+
 def raise_recompile_limit(limit: int | None) -> None:
-    """Let torch keep more graphs for one piece of code than its default of 8 (torch/_dynamo/config.py)."""
+    """Let torch keep more than its 8 graphs of one piece of code (torch/_dynamo/config.py)."""
     if limit is None:
         return
     import torch._dynamo.config as dynamo
@@ -69,15 +107,22 @@ def _cold(session: Session, call: DeclaredCall, started_s: float) -> dict[str, A
         "cold_s": round(cold_s, 3),
         "compiled_frames": seen.compiled_frames,
         "graphs": graphs_now - graphs,
-        "graph_breaks": [reason for reason in breaks_now if breaks_now[reason] > breaks.get(reason, 0)],
+        "graph_breaks": [
+            reason for reason in breaks_now if breaks_now[reason] > breaks.get(reason, 0)
+        ],
     }
 
 
 def _dynamo_counts() -> tuple[int, dict[str, int]]:
-    """Return dynamo's counts of graphs and of graph breaks by reason; these are not replayed on a hit."""
+    """Return dynamo's counts of graphs and of graph breaks by reason.
+
+    These are not replayed on a hit.
+    """
     from torch._dynamo.utils import counters
 
-    breaks = {" ".join(str(reason).split())[:300]: n for reason, n in counters["graph_break"].items()}
+    breaks = {
+        " ".join(str(reason).split())[:300]: n for reason, n in counters["graph_break"].items()
+    }
     return int(counters["stats"].get("unique_graphs", 0)), breaks
 
 

@@ -1,21 +1,30 @@
 """Which files of the cache directories a process created or changed.
 
-Looks at the directories that the process was given and at torch's defaults, since a cache that "hits" may still
-write elsewhere (a precompiled header goes to the default directory for another user). ``locks/`` does not count:
-a lock is taken on every hit.
+Looks at the directories that the process was given and at torch's defaults, since a cache that
+"hits" may still write elsewhere (a precompiled header goes to the default directory for another
+user). ``locks/`` does not count: a lock is taken on every hit.
 """
+
+from __future__ import annotations
 
 import getpass
 import os
 import tempfile
 
+TYPE_CHECKING = False  # typing is not imported in a shim; type checkers take this name as true
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Snapshot = dict[str, tuple[int, int]]
+
 _PASSED_OVER = frozenset(["locks", "__pycache__"])
 
 
-def watched_directories(environ):
+def watched_directories(environ: Mapping[str, str]) -> dict[str, str]:
     """Return ``{label: path}`` of the cache directories of this process and of torch's defaults.
 
-    The defaults follow torch/_inductor/runtime/cache_dir_utils.py and triton/knobs.py (torch 2.9 to 2.14).
+    The defaults follow torch/_inductor/runtime/cache_dir_utils.py and triton/knobs.py (torch 2.9 to
+    2.14).
     """
     home = environ.get("TRITON_HOME") or os.path.expanduser("~")
     try:
@@ -28,16 +37,16 @@ def watched_directories(environ):
         "default inductor": os.path.join(tempfile.gettempdir(), "torchinductor_" + user),
         "default triton": os.path.join(home, ".triton", "cache"),
     }
-    paths = {}
+    paths: dict[str, str] = {}
     for label, path in found.items():
         if path and path not in paths.values():
             paths[label] = path
     return paths
 
 
-def snapshot(directory):
+def snapshot(directory: str) -> Snapshot:
     """Return ``{relative path: (size_bytes, mtime_ns)}`` of the regular files below a directory."""
-    seen = {}
+    seen: Snapshot = {}
     pending = [""]
     while pending:
         relative = pending.pop()
@@ -61,6 +70,6 @@ def snapshot(directory):
     return seen
 
 
-def changed(before, after):
+def changed(before: Snapshot, after: Snapshot) -> list[str]:
     """Return the sorted names that are new in ``after`` or differ in size or time."""
     return sorted(name for name, facts in after.items() if before.get(name) != facts)

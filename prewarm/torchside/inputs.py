@@ -1,8 +1,12 @@
 """Inputs of a declared call, made from the declaration alone and equal in every process.
 
-An input is a table with ``dtype`` and ``shape`` (names of sizes, or numbers), filled by ``fill``, by whole numbers
-in ``[low, high)``, or by a normal distribution; tables and lists nest.
+An input is a table with ``dtype`` and ``shape`` (names of sizes, or numbers), filled by ``fill``,
+by whole numbers in ``[low, high)``, or by a normal distribution; tables and lists nest.
 """
+
+from __future__ import annotations
+
+from typing import Any
 
 import torch
 
@@ -12,18 +16,23 @@ from .protocol import Refusal
 SEED = 20240229
 
 
-def dtype_of(name):
+def dtype_of(name: str) -> torch.dtype:
     """Return the torch dtype of that name, such as ``"float32"``."""
     found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype):
-        raise Refusal("bad_declaration", "dtype %r is not a dtype of torch %s" % (name, torch.__version__))
+        raise Refusal(
+            "bad_declaration", "dtype %r is not a dtype of torch %s" % (name, torch.__version__)
+        )
     return found
 
 
-def make_arguments(shape_set, sizes, device, memory_format=""):
+def make_arguments(
+    shape_set: dict[str, Any], sizes: dict[str, int], device: str, memory_format: str = ""
+) -> tuple[list[Any], dict[str, Any]]:
     """Return ``(args, kwargs)`` of one declared call.
 
-    ``shape_set`` is the declaration's table, ``sizes`` binds its names, e.g. ``{"batch": 8, "seq": 64}``.
+    ``shape_set`` is the declaration's table, ``sizes`` binds its names, e.g. ``{"batch": 8, "seq":
+    64}``.
     """
     generator = torch.Generator(device="cpu").manual_seed(SEED)
     maker = _Maker(sizes, device, memory_format, generator)
@@ -38,13 +47,15 @@ def make_arguments(shape_set, sizes, device, memory_format=""):
 
 
 class _Maker:
-    def __init__(self, sizes, device, memory_format, generator):
+    def __init__(
+        self, sizes: dict[str, int], device: str, memory_format: str, generator: torch.Generator
+    ) -> None:
         self._sizes = sizes
         self._device = device
         self._memory_format = memory_format
         self._generator = generator
 
-    def value(self, item):
+    def value(self, item: Any) -> Any:
         if isinstance(item, dict) and "dtype" in item and "shape" in item:
             return self._tensor(item)
         if isinstance(item, dict):
@@ -53,7 +64,7 @@ class _Maker:
             return [self.value(part) for part in item]
         return self.plain(item)
 
-    def plain(self, item):
+    def plain(self, item: Any) -> Any:
         if isinstance(item, str) and item.startswith("$"):
             return self._sizes[item[1:]]
         if isinstance(item, list):
@@ -62,7 +73,7 @@ class _Maker:
             return {name: self.plain(part) for name, part in item.items()}
         return item
 
-    def _tensor(self, item):
+    def _tensor(self, item: dict[str, Any]) -> torch.Tensor:
         dtype = dtype_of(item["dtype"])
         shape = [self._sizes[size] if isinstance(size, str) else size for size in item["shape"]]
         fill = item.get("fill")

@@ -1,6 +1,7 @@
 """From a declaration and a checkpoint to an eager module: one function for each loader.
 
-The libraries that a loader needs are imported when it is asked for, under the deployment's interpreter.
+The libraries that a loader needs are imported when it is asked for, under the deployment's
+interpreter.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from .protocol import Refusal
 def load_module(model: dict[str, Any], checkpoint: str) -> Any:
     """Return the module, in eval mode, on its device, as a server would have it.
 
-    Raises ``Refusal`` where the declaration does not fit; whatever the model's own code raises passes through.
+    Raises ``Refusal`` where the declaration does not fit; whatever the model's own code raises
+    passes through.
     """
     for directory in reversed(model.get("path") or []):
         if directory not in sys.path:
@@ -29,7 +31,9 @@ def load_module(model: dict[str, Any], checkpoint: str) -> Any:
     torch.manual_seed(0)
     loader = _LOADERS.get(model["loader"])
     if loader is None:
-        raise Refusal("not_yet", "loader %r is not built by this version of prewarm" % model["loader"])
+        raise Refusal(
+            "not_yet", "loader %r is not built by this version of prewarm" % model["loader"]
+        )
     module = loader(model, checkpoint)
     module = _set_up(model, module)
     return _place(model, module)
@@ -41,8 +45,8 @@ def _transformers(model: dict[str, Any], checkpoint: str) -> Any:
     except ImportError as error:
         raise Refusal(
             "missing_library",
-            "loader = \"transformers\" needs the package transformers in %s (%s); install it there, or name "
-            "the deployment's python in [model] interpreter" % (sys.executable, error),
+            'loader = "transformers" needs the package transformers in %s (%s); install it there, '
+            "or name the deployment's python in [model] interpreter" % (sys.executable, error),
         ) from error
     name = model.get("class") or "AutoModel"
     made = getattr(transformers, name, None)
@@ -64,11 +68,16 @@ def _transformers(model: dict[str, Any], checkpoint: str) -> Any:
 
 
 def _refuse_bad_weights(info: dict[str, Any]) -> None:
-    """Refuse weights that transformers would only warn about: it fills what is missing with random numbers."""
+    """Refuse weights that transformers would only warn about.
+
+    It fills what is missing with random numbers.
+    """
     mismatched = info.get("mismatched_keys") or []
     missing = sorted(info.get("missing_keys") or [])
     if mismatched:
-        raise Refusal("bad_weights", "weights do not fit: %s" % _few([str(key) for key in mismatched]))
+        raise Refusal(
+            "bad_weights", "weights do not fit: %s" % _few([str(key) for key in mismatched])
+        )
     if missing:
         raise Refusal("bad_weights", "weights are missing in the checkpoint: %s" % _few(missing))
 
@@ -83,7 +92,9 @@ def _torch(model: dict[str, Any], checkpoint: str) -> Any:
     try:
         module.load_state_dict(state, strict=True)
     except RuntimeError as error:
-        raise Refusal("bad_weights", "%s does not fit the module: %s" % (name, str(error)[:500])) from error
+        raise Refusal(
+            "bad_weights", "%s does not fit the module: %s" % (name, str(error)[:500])
+        ) from error
     return module
 
 
@@ -91,7 +102,10 @@ def _weights_file(model: dict[str, Any], checkpoint: str) -> str:
     if model.get("state_dict"):
         path = os.path.join(checkpoint, model["state_dict"])
         if not os.path.isfile(path):
-            raise Refusal("bad_weights", "[model] state_dict: %s is not in the checkpoint" % model["state_dict"])
+            raise Refusal(
+                "bad_weights",
+                "[model] state_dict: %s is not in the checkpoint" % model["state_dict"],
+            )
         return path
     if os.path.isfile(checkpoint):
         return checkpoint
@@ -103,7 +117,7 @@ def _weights_file(model: dict[str, Any], checkpoint: str) -> str:
     if len(found) != 1:
         raise Refusal(
             "bad_declaration",
-            "loader = \"torch\" needs [model] state_dict to name the weights; the checkpoint holds %s"
+            'loader = "torch" needs [model] state_dict to name the weights; the checkpoint holds %s'
             % (_few(found) or "none"),
         )
     return os.path.join(checkpoint, found[0])
@@ -114,7 +128,9 @@ def _read_state(path: str) -> Any:
         try:
             from safetensors.torch import load_file
         except ImportError as error:
-            raise Refusal("missing_library", "%s needs the package safetensors: %s" % (path, error)) from error
+            raise Refusal(
+                "missing_library", "%s needs the package safetensors: %s" % (path, error)
+            ) from error
         return load_file(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
@@ -122,7 +138,8 @@ def _read_state(path: str) -> Any:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise Refusal(
             "bad_weights",
-            "%s is no weights-only file (%s); save the state_dict alone" % (os.path.basename(path), first[:300]),
+            "%s is no weights-only file (%s); save the state_dict alone"
+            % (os.path.basename(path), first[:300]),
         ) from error
     if isinstance(state, dict) and "state_dict" in state and isinstance(state["state_dict"], dict):
         return state["state_dict"]
@@ -137,7 +154,8 @@ def _python(model: dict[str, Any], checkpoint: str) -> Any:
             module.load_state_dict(state, strict=True)
         except RuntimeError as error:
             raise Refusal(
-                "bad_weights", "%s does not fit the module: %s" % (model["state_dict"], str(error)[:500])
+                "bad_weights",
+                "%s does not fit the module: %s" % (model["state_dict"], str(error)[:500]),
             ) from error
     return module
 
@@ -148,17 +166,20 @@ def _export(model: dict[str, Any], checkpoint: str) -> Any:
         found = sorted(name for name in os.listdir(checkpoint) if name.endswith(".pt2"))
         if len(found) != 1:
             raise Refusal(
-                "bad_checkpoint", "loader = \"export\" needs one .pt2 file; found %s" % (_few(found) or "none")
+                "bad_checkpoint",
+                'loader = "export" needs one .pt2 file; found %s' % (_few(found) or "none"),
             )
         path = os.path.join(checkpoint, found[0])
     return torch.export.load(path).module()
 
 
 def _call_factory(model: dict[str, Any], checkpoint: str, hands_checkpoint: bool) -> Any:
-    """Import and call ``pkg.mod:fn``; a ``python`` factory that takes one more parameter gets the checkpoint's path.
+    """Import and call ``pkg.mod:fn``.
 
-    The path is handed over as the parameter named ``checkpoint``, or as the first positional parameter without a
-    default that the declaration's ``kwargs`` do not give.
+    A ``python`` factory that takes one more parameter gets the checkpoint's path.
+
+    The path is handed over as the parameter named ``checkpoint``, or as the first positional
+    parameter without a default that the declaration's ``kwargs`` do not give.
     """
     factory = _imported(model.get("factory") or "", "factory")
     kwargs = dict(model.get("kwargs") or {})
@@ -199,7 +220,9 @@ def _checked(module: Any, model: dict[str, Any]) -> Any:
 def _imported(name: str, key: str) -> Any:
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
-        raise Refusal("bad_declaration", '[model] %s: %r is not "package.module:name"' % (key, name))
+        raise Refusal(
+            "bad_declaration", '[model] %s: %r is not "package.module:name"' % (key, name)
+        )
     try:
         found = importlib.import_module(module_name)
         for part in attribute.split("."):

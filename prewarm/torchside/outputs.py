@@ -1,4 +1,4 @@
-"""Do the compiled outputs agree with eager's? Compared in one process, within the dtype's tolerance."""
+"""Do the compiled outputs agree with eager's within the dtype's tolerance? In one process."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 
 from .surroundings import tensors_of
 
-#: Largest allowed ``max|compiled - eager| / max|eager|`` by dtype. Fused kernels round in another order: a
-#: deep float32 model differs by some 1e-6; half types keep 8 or 11 bits of a number.
+#: Largest allowed ``max|compiled - eager| / max|eager|`` by dtype. Fused kernels round in another
+#: order: a deep float32 model differs by some 1e-6; half types keep 8 or 11 bits of a number.
 TOLERANCE = {
     torch.float64: 1e-9,
     torch.float32: 1e-4,
@@ -24,7 +24,7 @@ TOLERANCE_TF32 = 1e-2
 
 
 def kept(output: Any) -> list[torch.Tensor]:
-    """Copy an output's tensors to the CPU, since CUDA graphs reuse their memory at the next call."""
+    """Copy an output's tensors to the CPU: CUDA graphs reuse their memory at the next call."""
     return [tensor.detach().to("cpu", copy=True) for tensor in tensors_of(output)]
 
 
@@ -33,17 +33,25 @@ def fresh(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
-def compare(compiled: list[torch.Tensor], eager: list[torch.Tensor], again: list[torch.Tensor]) -> dict[str, Any]:
+def compare(
+    compiled: list[torch.Tensor], eager: list[torch.Tensor], again: list[torch.Tensor]
+) -> dict[str, Any]:
     """Compare a compiled output with eager's; ``again`` is eager under another seed.
 
-    Returns ``{"state", "worst", "tolerance"}``; state is ``agree``, ``differ``, or ``random`` when eager does not
-    agree with itself under two seeds (dropout, random buffers), so that nothing can be compared.
+    Returns ``{"state", "worst", "tolerance"}``; state is ``agree``, ``differ``, or ``random`` when
+    eager does not agree with itself under two seeds (dropout, random buffers), so that nothing can
+    be compared.
     """
     if len(compiled) != len(eager):
-        return {"state": "differ", "worst": None, "tolerance": None, "found": "%d tensors" % len(compiled)}
+        return {
+            "state": "differ",
+            "worst": None,
+            "tolerance": None,
+            "found": "%d tensors" % len(compiled),
+        }
     worst, tolerance = 0.0, 0.0
     random = False
-    for left, right, other in zip(compiled, eager, again):
+    for left, right, other in zip(compiled, eager, again, strict=True):
         if _distance(other, right) > _tolerance(right):
             random = True
             continue

@@ -1,4 +1,7 @@
-"""The probe: what torch itself says about the interpreter and the machine, asked once per environment."""
+"""The probe: what torch itself says about the interpreter and the machine.
+
+Asked once per environment.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from .protocol import Channel, Refusal
 
 
 def answer(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """Import torch (and the loader's library) and return what only they know; ``request["device"]`` is wanted."""
+    """Import torch and return what only it knows; ``request["device"]`` must be there."""
     channel.progress("import", what="importing torch")
     try:
         import torch
@@ -17,14 +20,15 @@ def answer(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
         raise Refusal(
             "missing_torch",
-            "torch cannot be imported by %s (%s); install it there or name another python in [model] interpreter"
-            % (sys.executable, error),
+            "torch cannot be imported by %s (%s); install it there or name another python in "
+            "[model] interpreter" % (sys.executable, error),
         ) from error
     device = request.get("device") or "cpu"
     if device == "cuda" and not torch.cuda.is_available():
         raise Refusal(
             "no_gpu",
-            "the declaration asks for device = \"cuda\", and torch %s sees no GPU here" % torch.__version__,
+            'the declaration asks for device = "cuda", and torch %s sees no GPU here'
+            % torch.__version__,
         )
     properties = torch.cuda.get_device_properties(0) if device == "cuda" else None
     return {

@@ -1,7 +1,8 @@
 """The proof: the declared calls in a fresh process, from the unpacked bundle, watched.
 
-Asks for nothing that a deployment would not do, then once more with recompiling forbidden, and compares with eager.
-Judges nothing: the builder reads the start report (``prewarm/build/verdict.py``).
+Asks for nothing that a deployment would not do, then once more with recompiling forbidden, and
+compares with eager. Judges nothing: the builder reads the start report
+(``prewarm/build/verdict.py``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from .session import DeclaredCall, Session
 def answer(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Make the calls in ``request["order"]`` (indices) and return what was seen.
 
-    ``request["full"]`` asks also for the second round with recompiling forbidden and for eager's outputs.
+    ``request["full"]`` asks also for the second round with recompiling forbidden and for eager's
+    outputs.
     """
     channel.progress("import", what="importing torch")
     session = Session(request["declaration"], request["checkpoint"])
@@ -30,13 +32,17 @@ def answer(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
     session.compile(request["mode"])
     calls, seen = [], []
     for number, call in enumerate(order):
-        channel.progress("warm", call=number + 1, of=len(order), shape_set=call.name, sizes=call.sizes)
+        channel.progress(
+            "warm", call=number + 1, of=len(order), shape_set=call.name, sizes=call.sizes
+        )
         made, output = _warm(session, call, started_s)
         calls.append(made)
         seen.append(output)
         started_s = time.perf_counter()
     again_failed = _second_round(session, order, channel) if request.get("full") else None
-    report = start_report(session.device)  # before eager runs: its own compiles, if any, are not the start's
+    report = start_report(
+        session.device
+    )  # before eager runs: its own compiles, if any, are not the start's
     answers = _compare(session, order, seen, channel) if request.get("full") else None
     return {
         "calls": calls,
@@ -86,10 +92,12 @@ def _compare(
 ) -> dict[str, Any]:
     channel.progress("compare", of=len(order))
     worst: dict[str, Any] = {"state": "agree", "worst": 0.0, "tolerance": None}
-    for call, output in zip(order, seen):
+    for call, output in zip(order, seen, strict=True):
         found = outputs.compare(output, session.run_eager(call), session.run_eager(call, seed=1))
         if found["state"] == "differ":
             return dict(found, shape_set=call.name, sizes=call.sizes)
-        if found["state"] == "random" or (worst["state"] == "agree" and found["worst"] >= worst["worst"]):
+        if found["state"] == "random" or (
+            worst["state"] == "agree" and found["worst"] >= worst["worst"]
+        ):
             worst = found
     return worst

@@ -1,8 +1,17 @@
-"""The start report (design.md §8): the events of one start, folded into counts, ``null`` and ``"n/a"``.
+"""The start report (design.md §8).
 
-Pure: takes events and returns plain values. ``null`` (None) means that the count could not be watched; ``"n/a"``
-that the thing does not exist here (Triton on a CPU); neither is 0.
+The events of one start, folded into counts, ``null`` and ``"n/a"``.
+
+Pure: takes events and returns plain values. ``null`` (None) means that the count could not be
+watched; ``"n/a"`` that the thing does not exist here (Triton on a CPU); neither is 0.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+Event = dict[str, Any]
 
 NOT_HERE = "n/a"
 _KEPT = 20  # examples of each kind that a report carries, so that it stays small
@@ -23,18 +32,20 @@ _COUNTS = {
 }
 
 
-def fold(events, has_triton):
+def fold(events: list[Event], has_triton: bool) -> dict[str, Any]:
     """Return the start report of one start from all its processes' events.
 
     ``has_triton`` is whether kernels are compiled by Triton here; if not, its fields are ``"n/a"``.
     """
     missing = {
-        event.get("field") for event in events if event["event"] == "point" and not event.get("there")
+        event.get("field")
+        for event in events
+        if event["event"] == "point" and not event.get("there")
     }
     blind = not events or any(event.get("dropped") for event in events)
     counts = _count(events)
     counts["recompiles"] = _recompiles(events)
-    report = {}
+    report: dict[str, Any] = {}
     for name, field in _COUNTS.items():
         report[name] = None if blind or field in missing else counts.get(name, 0)
     if not has_triton:
@@ -68,15 +79,15 @@ def fold(events, has_triton):
     return report
 
 
-def _count(events):
-    counts = {}
+def _count(events: list[Event]) -> dict[str, int]:
+    counts: dict[str, int] = {}
     for event in events:
         for name in _names(event):
             counts[name] = counts.get(name, 0) + 1
     return counts
 
 
-def _names(event):
+def _names(event: Event) -> tuple[str, ...]:
     kind, state = event["event"], event.get("state")
     if kind == "graph_compiled":
         return ("graphs_compiled",)
@@ -85,7 +96,7 @@ def _names(event):
     if kind == "fx_lookup":
         return ("fx_misses",) if state == "miss" else ()
     if kind == "aot_lookup":
-        return {"miss": ("aot_misses",), "bypass": ("aot_bypassed",)}.get(state, ())
+        return {"miss": ("aot_misses",), "bypass": ("aot_bypassed",)}.get(str(state), ())
     if kind in ("cpp_compiled", "triton_compiled"):
         return (kind,)
     if kind == "benchmarked":
@@ -96,13 +107,14 @@ def _names(event):
     return ()
 
 
-def _recompiles(events):
+def _recompiles(events: list[Event]) -> int:
     """Count frames traced again that no declared call explains.
 
-    A static size is a graph of its own, so the first call of each declared size traces its frames again by
-    design; the same call made once more, or a call that nobody declared, must not.
+    A static size is a graph of its own, so the first call of each declared size traces its frames
+    again by design; the same call made once more, or a call that nobody declared, must not.
     """
-    unexplained, pending, known = 0, 0, set()
+    unexplained, pending = 0, 0
+    known: set[str] = set()
     for event in events:
         if event["event"] == "frame" and event.get("again"):
             pending += 1
@@ -114,18 +126,18 @@ def _recompiles(events):
     return unexplained + pending
 
 
-def _changed_files(events):
-    """Return the changed files of all processes, or None if no process could finish its comparison."""
+def _changed_files(events: list[Event]) -> list[str] | None:
+    """Return the changed files of all processes, or None if none could compare to the end."""
     finished = [event for event in events if event["event"] == "files"]
     if not finished:
         return None
-    names = []
+    names: list[str] = []
     for event in finished:
         names.extend(event.get("changed", ()))
     return _distinct(names, kept=None)
 
 
-def _call(event, blind):
+def _call(event: Event, blind: bool) -> dict[str, Any]:
     return {
         "shape_set": event.get("shape_set"),
         "sizes": event.get("sizes"),
@@ -134,8 +146,8 @@ def _call(event, blind):
     }
 
 
-def _distinct(values, kept=_KEPT):
-    seen = []
+def _distinct(values: Iterable[Any], kept: int | None = _KEPT) -> list[Any]:
+    seen: list[Any] = []
     for value in values:
         if value is not None and value not in seen:
             seen.append(value)

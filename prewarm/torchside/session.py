@@ -1,7 +1,7 @@
-"""One model in one process, made and compiled as declared, and the declared calls on it in any order.
+"""One model in one process, compiled as declared, and the declared calls on it in any order.
 
-Used alike by the build (``compiling.py``) and the proof (``proving.py``), so that both do exactly what a server
-with this declaration does.
+Used alike by the build (``compiling.py``) and the proof (``proving.py``), so that both do exactly
+what a server with this declaration does.
 """
 
 from __future__ import annotations
@@ -56,15 +56,20 @@ class Session:
         self.called: Any = None
 
     def compile(self, mode: str) -> None:
-        """Call ``torch.compile`` on the declared targets; nothing is compiled before the first call."""
+        """Call ``torch.compile`` on the declared targets.
+
+        Nothing is compiled before the first call.
+        """
         self.called = compile_targets(self.module, self.section, mode)
 
     def arguments(self, call: DeclaredCall) -> tuple[list[Any], dict[str, Any]]:
         """Make the call's inputs on the device."""
-        return make_arguments(call.shape_set, call.sizes, self.device, self.model.get("memory_format") or "")
+        return make_arguments(
+            call.shape_set, call.sizes, self.device, self.model.get("memory_format") or ""
+        )
 
     def run(self, call: DeclaredCall, arguments: tuple[list[Any], dict[str, Any]]) -> Any:
-        """Make one compiled call as the server makes it and return its output, the device being done."""
+        """Make one compiled call as the server makes it; return its output once it is there."""
         args, kwargs = arguments
         with surroundings.around(self.model):
             output = call_once(self.called, call.shape_set, args, kwargs)

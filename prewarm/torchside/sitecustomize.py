@@ -1,8 +1,11 @@
 """Started by every Python that has the shim's directory on ``PYTHONPATH``.
 
-Python imports a single ``sitecustomize``; the one that would have been found without ours is imported
-afterwards, so that nobody loses theirs. Without prewarm's variables this file does nothing more.
+Python imports a single ``sitecustomize``; the one that would have been found without ours is
+imported afterwards, so that nobody loses theirs. Without prewarm's variables this file does nothing
+more.
 """
+
+from __future__ import annotations
 
 import os
 import sys
@@ -10,7 +13,7 @@ import sys
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def _chain_foreign():
+def _chain_foreign() -> None:
     """Run the ``sitecustomize`` that stands behind ours on ``sys.path``, if there is one."""
     from importlib.machinery import PathFinder
 

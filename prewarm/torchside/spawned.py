@@ -1,12 +1,19 @@
 """Which processes a start began, seen by Python's audit hooks: compilers above all.
 
-``subprocess.Popen``, ``os.posix_spawn``, ``os.exec`` and ``os.system`` raise audit events (PEP 578) before the
-process exists. A compiler that is only asked for its version, or that only preprocesses, compiles nothing: on a
-perfect CPU hit torch 2.13 still runs ``g++ --version`` twice and ``g++ -v`` once.
+``subprocess.Popen``, ``os.posix_spawn``, ``os.exec`` and ``os.system`` raise audit events (PEP 578)
+before the process exists. A compiler that is only asked for its version, or that only preprocesses,
+compiles nothing: on a perfect CPU hit torch 2.13 still runs ``g++ --version`` twice and ``g++ -v``
+once.
 """
+
+from __future__ import annotations
 
 import os
 import re
+
+TYPE_CHECKING = False  # typing is not imported in a shim; type checkers take this name as true
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Programs that turn source into machine code, by base name. ``cicc``/``nvlink`` belong to nvcc.
 _COMPILER = re.compile(
@@ -22,8 +29,8 @@ _QUERIES = frozenset(
 _QUERY_PREFIXES = ("-print-", "--print-")
 
 
-def program_of(argv):
-    """Return the base name of the program in an argument list, ``env VAR=x g++ …`` seen through."""
+def program_of(argv: list[str]) -> tuple[str, list[str]]:
+    """Return the program's base name and its arguments, ``env VAR=x g++ …`` seen through."""
     words = [str(word) for word in argv]
     while words:
         name = os.path.basename(words[0])
@@ -34,7 +41,7 @@ def program_of(argv):
     return "", []
 
 
-def compiler_start(argv):
+def compiler_start(argv: list[str]) -> str | None:
     """Return the compiler's base name if this argument list compiles something, else ``None``."""
     name, rest = program_of(argv)
     if not _COMPILER.match(name):
@@ -48,11 +55,9 @@ def compiler_start(argv):
     return name
 
 
-def argv_of_audit(event, args):
+def argv_of_audit(event: str, args: tuple[Any, ...]) -> list[str] | None:
     """Return the argument list that an audit event announces, or ``None`` for other events."""
-    if event == "subprocess.Popen":
-        argv = args[1]
-    elif event in ("os.posix_spawn", "os.exec"):
+    if event == "subprocess.Popen" or event in ("os.posix_spawn", "os.exec"):
         argv = args[1]
     elif event == "os.system":
         argv = args[0]
@@ -66,6 +71,10 @@ def argv_of_audit(event, args):
         words = [os.fsdecode(word) for word in argv]
     except TypeError:
         return None
-    if len(words) >= 3 and os.path.basename(words[0]) in ("sh", "bash", "dash") and words[1] == "-c":
+    if (
+        len(words) >= 3
+        and os.path.basename(words[0]) in ("sh", "bash", "dash")
+        and words[1] == "-c"
+    ):
         words = words[2].split()
     return words

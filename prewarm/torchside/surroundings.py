@@ -15,7 +15,9 @@ from .inputs import dtype_of
 @contextlib.contextmanager
 def around(model: dict[str, Any]) -> Iterator[None]:
     """Enter the declared grad mode and autocast."""
-    grad = {"inference": torch.inference_mode, "no_grad": torch.no_grad, "grad": torch.enable_grad}[model["grad"]]
+    grad = {"inference": torch.inference_mode, "no_grad": torch.no_grad, "grad": torch.enable_grad}[
+        model["grad"]
+    ]
     with contextlib.ExitStack() as stack:
         stack.enter_context(grad())
         if model.get("autocast"):
@@ -39,7 +41,10 @@ def backward(model: dict[str, Any], output: Any) -> None:
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
-    """Return the tensors of an output in a stable order: tuples, lists, dicts, dataclasses, model outputs."""
+    """Return the tensors of an output in a stable order.
+
+    Tuples, lists, dicts, dataclasses, model outputs.
+    """
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict) or hasattr(value, "to_tuple"):
@@ -53,7 +58,10 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def stance(name: str) -> Any:
-    """Return torch.compile's stance as a context: ``force_eager``, ``fail_on_recompile`` (torch 2.6 and newer)."""
+    """Return torch.compile's stance as a context.
+
+    ``force_eager``, ``fail_on_recompile`` (torch 2.6 and newer).
+    """
     return torch.compiler.set_stance(name)
 
 

@@ -1,7 +1,7 @@
-"""What the server compiles, done as the declaration says: ``targets``, ``mode``, ``dynamic``, ``config``.
+"""What the server compiles, done as the declaration's ``[compile]`` table says.
 
-Where compiling happens is part of the cache key: wrapping the module, replacing ``forward`` and compiling a
-submodule each give other graphs.
+Where compiling happens is part of the cache key: wrapping the module, replacing ``forward`` and
+compiling a submodule each give other graphs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ def compile_targets(module: Any, section: dict[str, Any], mode: str) -> Any:
     called = module
     for target in section.get("targets") or [{"at": "."}]:
         if target.get("regional") or section.get("regional"):
-            raise Refusal("not_yet", "[compile] regional = true is not built by this version of prewarm")
+            raise Refusal(
+                "not_yet", "[compile] regional = true is not built by this version of prewarm"
+            )
         options = {
             "mode": mode,
             "dynamic": None if section["dynamic"] == "auto" else section["dynamic"],
@@ -59,12 +61,15 @@ def _apply_config(settings: dict[str, Any]) -> None:
         if owner is None or not hasattr(owner, last):
             raise Refusal(
                 "bad_declaration",
-                "[compile] config: inductor of torch %s has no setting %r" % (torch.__version__, name),
+                "[compile] config: inductor of torch %s has no setting %r"
+                % (torch.__version__, name),
             )
         setattr(owner, last, value)
 
 
-def call_once(called: Any, shape_set: dict[str, Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+def call_once(
+    called: Any, shape_set: dict[str, Any], args: list[Any], kwargs: dict[str, Any]
+) -> Any:
     """Make one declared call: the module itself, or its method of the declared name."""
     name = shape_set.get("call") or "."
     if name == ".":

@@ -1,4 +1,7 @@
-"""Steady milliseconds of a call, compiled against eager: medians of alternating rounds in one process."""
+"""Steady milliseconds of a call, compiled against eager.
+
+Medians of alternating rounds in one process.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,13 @@ CALLS_AT_LEAST = 5
 CALLS_AT_MOST = 200
 
 
-def side_by_side_ms(compiled: Callable[[], object], eager: Callable[[], object]) -> tuple[float, float]:
-    """Return the median milliseconds of both calls, taken in turns so that both see the same machine."""
+def side_by_side_ms(
+    compiled: Callable[[], object], eager: Callable[[], object]
+) -> tuple[float, float]:
+    """Return the median milliseconds of both calls.
+
+    Taken in turns so that both see the same machine.
+    """
     for warm_up in (compiled, eager, compiled, eager):
         warm_up()
     taken_ms: tuple[list[float], list[float]] = ([], [])
@@ -21,7 +29,7 @@ def side_by_side_ms(compiled: Callable[[], object], eager: Callable[[], object])
     while len(taken_ms[0]) < CALLS_AT_LEAST or (
         time.perf_counter() < ends_s and len(taken_ms[0]) < CALLS_AT_MOST
     ):
-        for call, ms in zip((compiled, eager), taken_ms):
+        for call, ms in zip((compiled, eager), taken_ms, strict=True):
             started_s = time.perf_counter()
             call()
             ms.append((time.perf_counter() - started_s) * 1000)

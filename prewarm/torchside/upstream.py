@@ -1,18 +1,34 @@
-"""All knowledge of torch's and Triton's inside: where the watcher looks, and which versions were seen to have it.
+"""All knowledge of torch's and Triton's inside: where the watcher looks, in which versions.
 
-Each ``Point`` names one attribute of one upstream module and how it is wrapped. A point is installed when its
-module is imported; if the attribute is not there (another release, renamed), the point stays out, and every field
-of the start report that needs it becomes ``null``: "cannot tell" is never 0.
+Each ``Point`` names one attribute of one upstream module and how it is wrapped. A point is
+installed when its module is imported; if the attribute is not there (another release, renamed), the
+point stays out, and every field of the start report that needs it becomes ``null``: "cannot tell"
+is never 0.
 
 torch's own counters are not used for what was compiled: on a hit they replay the build's counts
 (``counters["inductor"] += graph.counter_deltas`` in torch/_inductor/codecache.py, 2.9 to 2.14).
 
-Seen: torch 2.13.0 (CPU) by reading and by tests; torch 2.11.0 and triton 3.6.0 from figures.md's runs.
+Seen: torch 2.13.0 (CPU) by reading and by tests; torch 2.11.0 and triton 3.6.0 from figures.md's
+runs.
 """
+
+from __future__ import annotations
 
 import functools
 import threading
 import time
+
+TYPE_CHECKING = False  # typing is not imported in a shim; type checkers take this name as true
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+    from .events import EventLog
+    from .watch import Tally
+
+    Function = Callable[..., Any]
+    Maker = Callable[[Function, EventLog, Tally], Function]
 
 _state = threading.local()
 
@@ -20,7 +36,9 @@ _state = threading.local()
 class Point:
     """One watched attribute: module, dotted attribute, report field, and the wrapper's maker."""
 
-    def __init__(self, module, attribute, field, make, seen):
+    def __init__(
+        self, module: str, attribute: str, field: str | None, make: Maker, seen: str
+    ) -> None:
         self.module = module
         self.attribute = attribute
         self.field = field
@@ -28,19 +46,18 @@ class Point:
         self.seen = seen
 
 
-def _replace(owner, name, make):
+def _replace(owner: Any, name: str, make: Callable[[Function], Function]) -> None:
     """Wrap ``owner.name`` in place, keeping static and class methods what they are."""
     raw = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
     kind = type(raw) if isinstance(raw, (staticmethod, classmethod)) else None
     inner = raw.__func__ if kind else raw
     wrapped = functools.wraps(inner)(make(inner))
-    wrapped.__prewarm__ = True
     setattr(owner, name, kind(wrapped) if kind else wrapped)
 
 
-def install(point, module, log, tally):
+def install(point: Point, module: ModuleType, log: EventLog, tally: Tally) -> bool:
     """Wrap a point's attribute in its freshly imported module; return whether it was there."""
-    owner = module
+    owner: Any = module
     *parents, name = point.attribute.split(".")
     for parent in parents:
         owner = getattr(owner, parent, None)
@@ -52,8 +69,8 @@ def install(point, module, log, tally):
     return True
 
 
-def _graph_compiled(inner, log, tally):
-    def fx_codegen_and_compile(*args, **kwargs):
+def _graph_compiled(inner: Function, log: EventLog, tally: Tally) -> Function:
+    def fx_codegen_and_compile(*args: Any, **kwargs: Any) -> Any:
         started_s = time.monotonic()
         tally.add("graphs_compiled")
         try:
@@ -64,8 +81,8 @@ def _graph_compiled(inner, log, tally):
     return fx_codegen_and_compile
 
 
-def _fx_key(inner, log, tally):
-    def prepare_key(*args, **kwargs):
+def _fx_key(inner: Function, log: EventLog, tally: Tally) -> Function:
+    def prepare_key(*args: Any, **kwargs: Any) -> Any:
         answer = inner(*args, **kwargs)
         info = answer[1] if isinstance(answer, tuple) and len(answer) > 1 else None
         if isinstance(info, dict) and info.get("cache_state") == "bypass":
@@ -75,8 +92,8 @@ def _fx_key(inner, log, tally):
     return prepare_key
 
 
-def _fx_lookup(inner, log, tally):
-    def load_with_key(*args, **kwargs):
+def _fx_lookup(inner: Function, log: EventLog, tally: Tally) -> Function:
+    def load_with_key(*args: Any, **kwargs: Any) -> Any:
         answer = inner(*args, **kwargs)
         info = answer[1] if isinstance(answer, tuple) and len(answer) > 1 else {}
         log.write("fx_lookup", state=info.get("cache_state"), key=info.get("key"))
@@ -85,8 +102,8 @@ def _fx_lookup(inner, log, tally):
     return load_with_key
 
 
-def _aot_key(inner, log, tally):
-    def autograd_cache_key(*args, **kwargs):
+def _aot_key(inner: Function, log: EventLog, tally: Tally) -> Function:
+    def autograd_cache_key(*args: Any, **kwargs: Any) -> Any:
         try:
             return inner(*args, **kwargs)
         except Exception as error:
@@ -96,7 +113,7 @@ def _aot_key(inner, log, tally):
     return autograd_cache_key
 
 
-def _aot_counts():
+def _aot_counts() -> dict[str, int]:
     from torch._dynamo.utils import counters
 
     counts = counters["aot_autograd"]
@@ -104,8 +121,8 @@ def _aot_counts():
     return {name: counts.get("autograd_cache_" + name, 0) for name in names}
 
 
-def _aot_lookup(inner, log, tally):
-    def try_load(*args, **kwargs):
+def _aot_lookup(inner: Function, log: EventLog, tally: Tally) -> Function:
+    def try_load(*args: Any, **kwargs: Any) -> Any:
         _state.aot_reason = None
         before = _aot_counts()
         try:
@@ -118,16 +135,16 @@ def _aot_lookup(inner, log, tally):
     return try_load
 
 
-def _aot_save(inner, log, tally):
-    def _handle_save_error(error, *args, **kwargs):
+def _aot_save(inner: Function, log: EventLog, tally: Tally) -> Function:
+    def _handle_save_error(error: Any, *args: Any, **kwargs: Any) -> Any:
         log.write("aot_lookup", state="bypass", reason=_short(error))
         return inner(error, *args, **kwargs)
 
     return _handle_save_error
 
 
-def _cpp_built(inner, log, tally):
-    def build(self, *args, **kwargs):
+def _cpp_built(inner: Function, log: EventLog, tally: Tally) -> Function:
+    def build(self: Any, *args: Any, **kwargs: Any) -> Any:
         tally.add("cpp_compiled")
         log.write("cpp_compiled")
         return inner(self, *args, **kwargs)
@@ -135,8 +152,8 @@ def _cpp_built(inner, log, tally):
     return build
 
 
-def _triton_compiled(inner, log, tally):
-    def make_ir(self, *args, **kwargs):
+def _triton_compiled(inner: Function, log: EventLog, tally: Tally) -> Function:
+    def make_ir(self: Any, *args: Any, **kwargs: Any) -> Any:
         tally.add("triton_compiled")
         log.write("triton_compiled", kernel=getattr(self, "name", None))
         return inner(self, *args, **kwargs)
@@ -144,20 +161,20 @@ def _triton_compiled(inner, log, tally):
     return make_ir
 
 
-def _benchmarked(inner, log, tally):
-    def bench(self, *args, **kwargs):
+def _benchmarked(inner: Function, log: EventLog, tally: Tally) -> Function:
+    def bench(self: Any, *args: Any, **kwargs: Any) -> Any:
         log.write("benchmarked", by="coordinate descent" if _in_descent() else "autotuning")
         return inner(self, *args, **kwargs)
 
     return bench
 
 
-def _in_descent():
-    return getattr(_state, "descent", 0) > 0
+def _in_descent() -> bool:
+    return int(getattr(_state, "descent", 0)) > 0
 
 
-def _descent(inner, log, tally):
-    def coordinate_descent_tuning(self, *args, **kwargs):
+def _descent(inner: Function, log: EventLog, tally: Tally) -> Function:
+    def coordinate_descent_tuning(self: Any, *args: Any, **kwargs: Any) -> Any:
         _state.descent = getattr(_state, "descent", 0) + 1
         try:
             return inner(self, *args, **kwargs)
@@ -167,16 +184,16 @@ def _descent(inner, log, tally):
     return coordinate_descent_tuning
 
 
-def _choice(inner, log, tally):
-    def benchmark_choice(*args, **kwargs):
+def _choice(inner: Function, log: EventLog, tally: Tally) -> Function:
+    def benchmark_choice(*args: Any, **kwargs: Any) -> Any:
         log.write("benchmarked", by="autotuning")
         return inner(*args, **kwargs)
 
     return benchmark_choice
 
 
-def _frame(inner, log, tally):
-    def _compile(*args, **kwargs):
+def _frame(inner: Function, log: EventLog, tally: Tally) -> Function:
+    def _compile(*args: Any, **kwargs: Any) -> Any:
         started_s = time.monotonic()
         code = args[0] if args else None
         error_name = None
@@ -201,8 +218,8 @@ def _frame(inner, log, tally):
     return _compile
 
 
-def _limit(inner, log, tally):
-    def exceeds_recompile_limit(*args, **kwargs):
+def _limit(inner: Function, log: EventLog, tally: Tally) -> Function:
+    def exceeds_recompile_limit(*args: Any, **kwargs: Any) -> Any:
         answer = inner(*args, **kwargs)
         if isinstance(answer, tuple) and answer and answer[0]:
             log.write("limit", which=answer[1])
@@ -211,8 +228,8 @@ def _limit(inner, log, tally):
     return exceeds_recompile_limit
 
 
-def _graph_run(inner, log, tally):
-    def __call__(self, *args, **kwargs):  # noqa: N807
+def _graph_run(inner: Function, log: EventLog, tally: Tally) -> Function:
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         tally.add("graph_runs")
         return inner(self, *args, **kwargs)
 
@@ -226,22 +243,38 @@ _AOT = "torch._functorch._aot_autograd.autograd_cache"
 _ALGORITHM = "torch._inductor.select_algorithm"
 
 POINTS = (
-    Point("torch._inductor.compile_fx", "fx_codegen_and_compile", "graphs_compiled", _graph_compiled, _ALL),
+    Point(
+        "torch._inductor.compile_fx",
+        "fx_codegen_and_compile",
+        "graphs_compiled",
+        _graph_compiled,
+        _ALL,
+    ),
     Point(_CODECACHE, "FxGraphCache.prepare_key", "graphs_bypassed", _fx_key, _ALL),
     Point(_CODECACHE, "FxGraphCache.load_with_key", "fx_misses", _fx_lookup, _ALL),
     Point(_AOT, "autograd_cache_key", None, _aot_key, _ALL),  # only the reason of a bypass
     Point(_AOT, "AOTAutogradCache.try_load", "aot_misses", _aot_lookup, _ALL),
     Point(_AOT, "AOTAutogradCache._handle_save_error", None, _aot_save, "2.13"),
     Point("torch._inductor.cpp_builder", "CppBuilder.build", "cpp_compiled", _cpp_built, _ALL),
-    Point("triton.compiler.compiler", "ASTSource.make_ir", "triton_compiled", _triton_compiled, "triton 3.x"),
+    Point(
+        "triton.compiler.compiler",
+        "ASTSource.make_ir",
+        "triton_compiled",
+        _triton_compiled,
+        "triton 3.x",
+    ),
     Point(_HEURISTICS, "CachingAutotuner.bench", "benchmarked", _benchmarked, _ALL),
     Point(_HEURISTICS, "CachingAutotuner.coordinate_descent_tuning", None, _descent, _ALL),
     Point(_ALGORITHM, "AlgorithmSelectorCache.benchmark_choice", "benchmarked", _choice, _ALL),
     Point("torch._dynamo.convert_frame", "_compile", "recompiles", _frame, _ALL),
-    Point("torch._dynamo.convert_frame", "exceeds_recompile_limit", "limits_hit", _limit, "2.9-2.14"),
-    Point("torch._inductor.output_code", "CompiledFxGraph.__call__", "graph_runs", _graph_run, _ALL),
+    Point(
+        "torch._dynamo.convert_frame", "exceeds_recompile_limit", "limits_hit", _limit, "2.9-2.14"
+    ),
+    Point(
+        "torch._inductor.output_code", "CompiledFxGraph.__call__", "graph_runs", _graph_run, _ALL
+    ),
 )
 
 
-def _short(value):
+def _short(value: object) -> str | None:
     return None if value is None else " ".join(str(value).split())[:300]

@@ -1,14 +1,16 @@
 """The watcher: the one instrument that observes every process that compiles.
 
-It wraps upstream's entry points as their modules are imported (``upstream.POINTS``), listens to audit events for
-compilers that are started, and compares the cache directories before and after. What it sees goes to an event log
-(``events.py``); ``report.py`` folds the log into a start report.
+It wraps upstream's entry points as their modules are imported (``upstream.POINTS``), listens to
+audit events for compilers that are started, and compares the cache directories before and after.
+What it sees goes to an event log (``events.py``); ``report.py`` folds the log into a start report.
 
 Rules:
 - Nothing of torch is imported here; the import hook waits until somebody else imports it.
 - A point that is not there is recorded as such, so that its field becomes ``null``.
 - Watching never changes what is computed and never raises into the caller.
 """
+
+from __future__ import annotations
 
 import atexit
 import os
@@ -18,20 +20,29 @@ import time
 
 from . import files, spawned, upstream
 
+TYPE_CHECKING = False  # typing is not imported in a shim; type checkers take this name as true
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
+    from .events import EventLog
+
 
 class Tally:
     """Counts of this process since its start, for differences around a call."""
 
-    def __init__(self):
-        self.counts = {}
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def add(self, name):
+    def add(self, name: str) -> None:
         """Count one more of ``name``."""
         with self._lock:
             self.counts[name] = self.counts.get(name, 0) + 1
 
-    def get(self, name):
+    def get(self, name: str) -> int:
         """Return how often ``name`` was counted."""
         return self.counts.get(name, 0)
 
@@ -39,44 +50,48 @@ class Tally:
 class _WatchingLoader:
     """Runs the real loader, then lets the watcher wrap the module that it made."""
 
-    def __init__(self, loader, imported):
+    def __init__(self, loader: Any, imported: Callable[[ModuleType], None]) -> None:
         self._loader = loader
         self._imported = imported
 
-    def create_module(self, spec):
+    def create_module(self, spec: ModuleSpec) -> Any:
         return self._loader.create_module(spec)
 
-    def exec_module(self, module):
+    def exec_module(self, module: ModuleType) -> None:
         if module.__name__ == "torch":
             self._imported(module)
             self._imported = lambda module: None
         self._loader.exec_module(module)
-        module.__spec__.loader = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
         module.__loader__ = self._loader
         self._imported(module)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
 
 
 class _WatchingFinder:
     """A meta path finder that only hands on what the others find, with a watching loader."""
 
-    def __init__(self, names, imported):
+    def __init__(self, names: frozenset[str], imported: Callable[[ModuleType], None]) -> None:
         self._names = names
         self._imported = imported
         self._busy = threading.local()
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name not in self._names or getattr(self._busy, "on", False):
             return None
         self._busy.on = True
         try:
             for finder in sys.meta_path:
                 find = getattr(finder, "find_spec", None)
-                spec = find(name, path, target) if find and finder is not self else None
+                spec: ModuleSpec | None = (
+                    find(name, path, target) if find and finder is not self else None
+                )
                 if spec is not None and spec.loader is not None:
-                    spec.loader = _WatchingLoader(spec.loader, self._imported)
+                    watching: Any = _WatchingLoader(spec.loader, self._imported)
+                    spec.loader = watching
                     return spec
         finally:
             self._busy.on = False
@@ -86,23 +101,23 @@ class _WatchingFinder:
 class Watcher:
     """Watches this process from ``start`` to ``finish``."""
 
-    def __init__(self, log, environ):
+    def __init__(self, log: EventLog, environ: Mapping[str, str]) -> None:
         self.log = log
         self.tally = Tally()
         self._environ = environ
         self._pid = os.getpid()
-        self._before = {}
-        self._points = {"torch": []}
+        self._before: dict[str, files.Snapshot] = {}
+        self._points: dict[str, list[upstream.Point]] = {"torch": []}
         for point in upstream.POINTS:
             self._points.setdefault(point.module, []).append(point)
         self._began = False
         self._finished = False
 
-    def start(self):
+    def start(self) -> None:
         """Begin to watch; safe to call before or after torch is imported.
 
-        Until torch is imported nothing is written and no directory is read: torch itself starts Python
-        children that never import it (six for the instruction-set check of one CPU start).
+        Until torch is imported nothing is written and no directory is read: torch itself starts
+        Python children that never import it (six for the instruction-set check of one CPU start).
         """
         sys.addaudithook(self._heard)
         sys.meta_path.insert(0, _WatchingFinder(frozenset(self._points), self._imported))
@@ -110,7 +125,7 @@ class Watcher:
             if name in sys.modules:
                 self._imported(sys.modules[name])
 
-    def _begin(self):
+    def _begin(self) -> None:
         self._began = True
         self.log.write(
             "start",
@@ -126,23 +141,26 @@ class Watcher:
         }
         atexit.register(self.finish)
 
-    def finish(self):
+    def finish(self) -> None:
         """Record the files that changed; once per process, and never in a forked copy of it."""
         if self._finished or not self._began or os.getpid() != self._pid:
             return
         self._finished = True
-        found = []
+        found: list[str] = []
         for label, path in files.watched_directories(self._environ).items():
             for name in files.changed(self._before.get(label, {}), files.snapshot(path)):
                 found.append(label + ": " + name)
         self.log.write("files", changed=found[:200], count=len(found))
         self.log.write("finish", dropped=self.log.dropped)
 
-    def call(self, shape_set, sizes):
-        """Return a context that records one declared call: its seconds and the compiled graphs it ran."""
+    def call(self, shape_set: str, sizes: Mapping[str, Any]) -> _Call:
+        """Return a context that records one declared call.
+
+        Its seconds and the compiled graphs it ran.
+        """
         return _Call(self, shape_set, sizes)
 
-    def _imported(self, module):
+    def _imported(self, module: ModuleType) -> None:
         if not self._began:
             self._begin()
         for point in self._points.get(module.__name__, ()):
@@ -152,35 +170,41 @@ class Watcher:
                 there = False
                 self.log.write("point_failed", point=point.attribute, error=str(error))
             self.log.write(
-                "point", module=point.module, attribute=point.attribute, field=point.field, there=there
+                "point",
+                module=point.module,
+                attribute=point.attribute,
+                field=point.field,
+                there=there,
             )
 
-    def _heard(self, event, args):
+    def _heard(self, event: str, args: tuple[Any, ...]) -> None:
         if event not in ("subprocess.Popen", "os.posix_spawn", "os.exec", "os.system"):
             return
         try:
             argv = spawned.argv_of_audit(event, args)
             compiler = spawned.compiler_start(argv) if argv else None
             if compiler:
-                self.log.write("compiler", program=compiler, argv=[word[:200] for word in argv[:40]])
+                self.log.write(
+                    "compiler", program=compiler, argv=[word[:200] for word in (argv or [])[:40]]
+                )
         except Exception:
             self.log.dropped += 1
 
 
 class _Call:
-    def __init__(self, watcher, shape_set, sizes):
+    def __init__(self, watcher: Watcher, shape_set: str, sizes: Mapping[str, Any]) -> None:
         self._watcher = watcher
         self._shape_set = shape_set
         self._sizes = sizes
-        self.seconds = None
-        self.compiled_frames = None
+        self.seconds = 0.0
+        self.compiled_frames = 0
 
-    def __enter__(self):
+    def __enter__(self) -> _Call:
         self._runs = self._watcher.tally.get("graph_runs")
         self._started_s = time.perf_counter()
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         self.seconds = time.perf_counter() - self._started_s
         self.compiled_frames = self._watcher.tally.get("graph_runs") - self._runs
         self._watcher.log.write(
@@ -191,4 +215,3 @@ class _Call:
             compiled_frames=self.compiled_frames,
             failed=error[0] is not None,
         )
-        return False

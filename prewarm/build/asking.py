@@ -1,0 +1,131 @@
+"""What the builder asks children for: a probe, a compile run, a proof.
+
+Knows their variables and directories.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from prewarm.build.child import ChildSpec, Progress, run_child
+from prewarm.registry.declaration import Declaration
+
+#: Set on both sides. A precompiled header lies in the default cache directory and would be made
+#: again, by g++, for each other user; without it the same kernels hit.
+VARIABLES = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
+
+#: Never handed on to a child: where the builder itself caches or reports.
+_NOT_HANDED_ON = (
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+    "TRITON_HOME",
+    "PREWARM_DIR",
+    "PREWARM_REPORT_DIR",
+    "NOTIFY_SOCKET",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What all children of one entry have in common."""
+
+    declaration: Declaration
+    checkpoint: Path
+    copy: Path
+    log: Path
+    memory_bytes: int | None
+    stop: threading.Event
+    progress: Progress | None = None
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    @property
+    def interpreter(self) -> tuple[str, ...]:
+        """The argument list of the python that runs the children."""
+        return self.declaration.interpreter or (sys.executable,)
+
+    def variables(self) -> dict[str, str]:
+        """Return what a deployment must set beside the directories.
+
+        As it stands in the manifest.
+        """
+        threads = self.declaration.model.threads
+        return {**VARIABLES, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
+
+
+def ask_probe(desk: Desk, workdir: Path, device: str) -> dict[str, Any]:
+    """Ask torch itself about the interpreter and the device; see ``torchside/probe.py``."""
+    return _ask(desk, workdir, {"kind": "probe", "device": device}, cache=workdir / "cache")
+
+
+def ask_compile(
+    desk: Desk, workdir: Path, *, cache: Path, mode: str, recompile_limit: int | None
+) -> dict[str, Any]:
+    """Compile all declared calls into ``cache``; see ``torchside/compiling.py``."""
+    request = {"kind": "compile", "mode": mode, "recompile_limit": recompile_limit}
+    return _ask(desk, workdir, request, cache=cache)
+
+
+def ask_proof(
+    desk: Desk,
+    workdir: Path,
+    *,
+    cache: Path,
+    mode: str,
+    order: Sequence[int],
+    full: bool,
+    user: int | None,
+) -> dict[str, Any]:
+    """Make the calls in ``order`` from ``cache`` in a fresh process.
+
+    See ``torchside/proving.py``.
+    """
+    request = {"kind": "prove", "mode": mode, "order": list(order), "full": full}
+    home = workdir / "home"
+    home.mkdir(parents=True)
+    if user is not None:
+        for path in (workdir, home):
+            os.chown(path, user, -1)
+    return _ask(desk, workdir, request, cache=cache, home=home, user=user)
+
+
+def _ask(
+    desk: Desk,
+    workdir: Path,
+    request: dict[str, Any],
+    *,
+    cache: Path,
+    home: Path | None = None,
+    user: int | None = None,
+) -> dict[str, Any]:
+    request |= {"declaration": desk.declaration.request(), "checkpoint": str(desk.checkpoint)}
+    environ = {name: value for name, value in desk.environ.items() if name not in _NOT_HANDED_ON}
+    own_path = environ.get("PYTHONPATH")
+    environ |= {
+        **desk.variables(),
+        "PYTHONPATH": os.pathsep.join([str(desk.copy), *([own_path] if own_path else [])]),
+        "PREWARM_REPORT_DIR": str(workdir / "report"),
+        "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+        "TRITON_CACHE_DIR": str(cache / "triton"),
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if home is not None:
+        environ |= {"HOME": str(home)}
+        environ.pop("XDG_CACHE_HOME", None)
+    spec = ChildSpec(
+        interpreter=desk.interpreter,
+        copy=desk.copy,
+        workdir=workdir,
+        log=desk.log,
+        environ=environ,
+        timeout_s=desk.declaration.timeout_s,
+        memory_bytes=desk.memory_bytes,
+        user=user,
+    )
+    return run_child(spec, request, progress=desk.progress, stop=desk.stop)

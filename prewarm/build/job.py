@@ -1,0 +1,41 @@
+"""A job: one entry with everything that was found out about it before its work begins.
+
+Values only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prewarm.build.key import build_key
+from prewarm.environment import Environment
+from prewarm.registry.declaration import Declaration
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One checkpoint in one environment, with its digests."""
+
+    entry_id: int
+    model: str
+    checkpoint: Path
+    declaration: Declaration
+    environment: Environment
+    digest: str
+    architecture: str
+    size_bytes: int
+
+    def key(self, *, own_graph: bool) -> str:
+        """Return the build key; with ``own_graph`` the one that holds for this checkpoint alone."""
+        return build_key(
+            architecture=self.architecture,
+            environment_id=self.environment.id,
+            declared=self.declaration.key_facts(),
+            own_graph_of=self.digest if own_graph else None,
+        )
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The declared modes; the first is what the server asks for."""
+        return tuple(self.declaration.compile.mode)

@@ -1,0 +1,52 @@
+"""One prewarm at a time works on a state directory: a kernel lock that dies with its holder."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from prewarm.errors import LockHeld, NotWritable
+
+LOCK_NAME = "lock"
+
+
+@contextlib.contextmanager
+def state_lock(state_dir: Path, *, what: str, at: str) -> Iterator[None]:
+    """Hold the lock of ``state_dir``; ``what`` and ``at`` tell others who holds it since when.
+
+    Raises:
+        LockHeld: another process holds it; the message names that process.
+        NotWritable: the directory cannot be written.
+
+    """
+    path = state_dir / LOCK_NAME
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise NotWritable(
+            f"state_dir {state_dir}: {error.strerror}; make it writable or name another "
+            "with --state-dir"
+        ) from error
+    with os.fdopen(descriptor, "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LockHeld(f"{_holder(file.read())} holds {path}; wait for it or end it") from None
+        file.seek(0)
+        file.truncate()
+        file.write(json.dumps({"pid": os.getpid(), "what": what, "since": at}))
+        file.flush()
+        yield
+
+
+def _holder(text: str) -> str:
+    try:
+        told = json.loads(text)
+        return f"{told['what']} (pid {told['pid']}, since {told['since']})"
+    except (ValueError, KeyError, TypeError):
+        return "another prewarm"

@@ -1,0 +1,129 @@
+"""What an entry's manifest record says, put together from a build and its proof.
+
+Pure (design.md §6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prewarm.build.job import Job
+from prewarm.build.verdict import Verdict
+from prewarm.store.bundle import BundleInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What is known of a bundle beside its proof.
+
+    Calls with their figures, in the declared order.
+    """
+
+    key: str
+    bundle: BundleInfo
+    mode: str
+    recompile_limit: int | None
+    variables: Mapping[str, str]
+    calls: Sequence[Mapping[str, Any]]
+    failed_shape_sets: Mapping[str, str]
+
+
+def make_record(
+    job: Job, built: Built, verdict: Verdict, proofs: Sequence[Mapping[str, Any]], *, at: str
+) -> dict[str, Any]:
+    """Return the manifest entry of a published entry, less its model and aliases."""
+    proof = proofs[0]
+    warm = {(call["shape_set"], _frozen(call["sizes"])): call["warm_s"] for call in proof["calls"]}
+    return {
+        "checkpoint": job.digest,
+        "architecture": job.architecture,
+        "environment": job.environment.id,
+        "build_key": built.key,
+        "status": verdict.status.value,
+        "reason": verdict.reason,
+        "code": verdict.code,
+        "requires": [],
+        "covers": covers(job),
+        "bundle": {
+            "sha256": built.bundle.sha256,
+            "size_bytes": built.bundle.size_bytes,
+            "unpacked_bytes": built.bundle.unpacked_bytes,
+            "files": built.bundle.files,
+        },
+        "compile": {
+            "mode": built.mode,
+            "asked_mode": job.modes[0],
+            "dynamic": job.declaration.compile.dynamic,
+            "recompile_limit": built.recompile_limit,
+        },
+        "variables": dict(built.variables),
+        "shape_sets": [_shape_set(name, built, warm, verdict) for name in _names(built.calls)],
+        "proof": {
+            **proof["report"],
+            "outputs": proof["outputs"],
+            "orders": len(proofs),
+            "proved_at": at,
+            "proved_as": str(proof["uid"]),
+            "python": proof["python"],
+        },
+    }
+
+
+def covers(job: Job) -> str:
+    """Say which orders of the declared calls the proof covers."""
+    return "declared order" if job.declaration.compile.dynamic == "auto" else "any order"
+
+
+def _shape_set(
+    name: str, built: Built, warm: Mapping[Any, float], verdict: Verdict
+) -> dict[str, Any]:
+    reason = built.failed_shape_sets.get(name)
+    calls = [call for call in built.calls if call["shape_set"] == name]
+    return {
+        "name": name,
+        "status": "failed" if reason else verdict.status.value,
+        "reason": reason or verdict.reason,
+        "calls": [
+            {
+                "sizes": call["sizes"],
+                "cold_s": call.get("cold_s"),
+                "warm_s": warm.get((name, _frozen(call["sizes"]))),
+                "eager_ms": call.get("eager_ms"),
+                "compiled_ms": call.get("compiled_ms"),
+                "graphs": call.get("graphs"),
+                "graph_breaks": call.get("graph_breaks", []),
+            }
+            for call in calls
+        ],
+    }
+
+
+def calls_of_record(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a record's calls as a build gives them.
+
+    For another checkpoint that shares the bundle.
+    """
+    return [
+        {"shape_set": shape_set["name"], **call}
+        for shape_set in record["shape_sets"]
+        for call in shape_set["calls"]
+    ]
+
+
+def failed_of_record(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the shape sets that failed in a record's build, with their reasons."""
+    return {
+        shape_set["name"]: shape_set["reason"]
+        for shape_set in record["shape_sets"]
+        if shape_set["status"] == "failed"
+    }
+
+
+def _names(calls: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(call["shape_set"] for call in calls))
+
+
+def _frozen(sizes: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(sizes.items()))

@@ -1,0 +1,182 @@
+"""A scan: the daemon's work once, in the foreground.
+
+The story of one run, from the lock to the last manifest.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from prewarm.build.adopt import adopt
+from prewarm.build.child import Interrupted
+from prewarm.build.job import Job
+from prewarm.build.lock import state_lock
+from prewarm.build.pipeline import Bench, process
+from prewarm.build.publish import publish
+from prewarm.build.step import Reporter, Step
+from prewarm.build.survey import Survey, Surveyor
+from prewarm.build.workspace import Workspace
+from prewarm.config import Settings
+from prewarm.errors import ConfigError, PrewarmError, RegistryError
+from prewarm.registry.scan import scan_registry
+from prewarm.store.collect import collect
+from prewarm.store.database import DATABASE_NAME, Database
+from prewarm.store.entries import Entry
+from prewarm.store.status import WORKING, Status
+from prewarm.store.timestamp import timestamp
+
+#: A scan waits this many settle times for checkpoints that are still being written, then leaves
+#: them to the next.
+SETTLE_ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ScanResult:
+    """What a scan leaves: the entries it looked at, models without a declaration.
+
+    And what it removed.
+    """
+
+    entries: tuple[Entry, ...]
+    undeclared: tuple[str, ...]
+    retired: tuple[str, ...]
+    seconds: float
+
+    @property
+    def all_warm(self) -> bool:
+        """Whether every entry of this run is warm."""
+        return all(entry.status is Status.WARM for entry in self.entries)
+
+
+def run_scan(
+    settings: Settings,
+    *,
+    models: tuple[str, ...] = (),
+    report: Reporter,
+    stop: threading.Event,
+    now_s: Callable[[], float] = time.time,
+) -> ScanResult:
+    """Bring every entry of the registry (or of ``models``) to rest and publish after each.
+
+    Raises:
+        ConfigError: no registry is named, or a model is not in it.
+        LockHeld: another prewarm works on the state directory.
+        Interrupted: ``stop`` was set; what was under work is queued again.
+
+    """
+    started_s = time.monotonic()
+    if settings.registry is None:
+        raise ConfigError("no registry is named; pass --registry DIR or set PREWARM_REGISTRY")
+    if not settings.registry.is_dir():
+        raise RegistryError(f"registry {settings.registry}: no such directory; pass --registry DIR")
+    with state_lock(settings.state_dir, what="prewarm scan", at=timestamp(now_s())):
+        workspace = Workspace(settings.state_dir)
+        copy = workspace.open()
+        database = Database(settings.state_dir / DATABASE_NAME)
+        bench = Bench(settings, database, workspace, copy, stop, report, now_s)
+        database.release_dead(bench.at())
+        adopt(bench)
+        try:
+            survey, retired = _until_settled(bench, models)
+        except BaseException:
+            database.release_dead(bench.at())
+            raise
+        publish(bench)
+        collect(settings.cache_dir, settings.state_dir, now_s=now_s(), grace_s=settings.grace_s)
+        entries = tuple(entry for entry in database.entries() if entry.id in survey.entry_ids)
+        return ScanResult(entries, survey.undeclared, retired, time.monotonic() - started_s)
+
+
+def _until_settled(bench: Bench, models: tuple[str, ...]) -> tuple[Survey, tuple[str, ...]]:
+    """Work until nothing is left to do.
+
+    And wait a while for checkpoints that are still being written.
+    """
+    surveyor = Surveyor(bench)
+    for _ in range(SETTLE_ROUNDS):
+        survey, retired = _look(bench, surveyor, models)
+        _work(bench, survey)
+        if not survey.settling:
+            break
+        wait_s = bench.settings.settle_s
+        bench.report(Step(survey.settling[0], "settle", f"waiting {wait_s:g} s for it to be whole"))
+        if bench.stop.wait(wait_s):
+            raise Interrupted("interrupted; the work is queued again")
+    return survey, retired
+
+
+def _look(
+    bench: Bench, surveyor: Surveyor, models: tuple[str, ...]
+) -> tuple[Survey, tuple[str, ...]]:
+    settings = bench.settings
+    assert settings.registry is not None
+    bench.report(Step("", "scan", f"looking through {settings.registry}"))
+    found = scan_registry(settings.registry, settle_s=settings.settle_s, now_s=bench.now_s())
+    present = [item.checkpoint.name for item in found]
+    if models:
+        known = {
+            name: item
+            for item in found
+            for name in (item.checkpoint.name, *item.checkpoint.aliases)
+        }
+        missing = [model for model in models if model.rstrip("/") not in known]
+        if missing:
+            raise RegistryError(
+                f"{missing[0]}: no such checkpoint in {settings.registry}; "
+                "`prewarm status` lists them"
+            )
+        wanted = {known[model.rstrip("/")].checkpoint.name for model in models}
+        found = tuple(item for item in found if item.checkpoint.name in wanted)
+    survey = surveyor.survey(found)
+    retired = bench.database.retire_missing(present, at=bench.at())
+    return survey, retired
+
+
+def _work(bench: Bench, survey: Survey) -> None:
+    total = len(survey.jobs)
+    for done, job in enumerate(survey.jobs):
+        if bench.stop.is_set():
+            raise Interrupted("interrupted; the work is queued again")
+        started_s = time.monotonic()
+        bench.report(Step(job.model, "begin", done=done, of=total))
+        entry = _process(bench, job)
+        publish(bench)
+        bench.report(
+            Step(
+                job.model,
+                "end",
+                entry.reason or "",
+                done=done + 1,
+                of=total,
+                outcome=entry.status.value,
+                seconds=time.monotonic() - started_s,
+            )
+        )
+
+
+def _process(bench: Bench, job: Job) -> Entry:
+    """Process one job; an expected failure of its own surroundings fails the entry, not the run."""
+    try:
+        return process(bench, job)
+    except (Interrupted, OSError):
+        raise
+    except PrewarmError as error:
+        entry = bench.database.entry(job.model, job.environment.id)
+        assert entry is not None
+        if entry.status in WORKING:
+            entry = bench.database.move(
+                entry.id,
+                Status.FAILED,
+                at=bench.at(),
+                reason=str(error),
+                code=error.code,
+                attempts=entry.attempts + 1,
+                checkpoint_digest=job.digest,
+                architecture=job.architecture,
+            )
+        if error.code in ("no_space", "not_writable"):
+            raise
+        return entry

@@ -1,0 +1,276 @@
+"""The survey: what a look at the registry means for the entries.
+
+Finds out, records, and names the jobs.
+
+Owns the order of work and what makes an entry need work. Compiles nothing: the only children are
+probes, once per environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from prewarm.build.asking import Desk, ask_probe
+from prewarm.build.child import ChildFailed
+from prewarm.build.job import Job
+from prewarm.build.pipeline import Bench
+from prewarm.build.step import Step
+from prewarm.environment import Environment
+from prewarm.errors import ConfigError, PrewarmError
+from prewarm.present import present_environment
+from prewarm.registry.architecture import architecture_digest
+from prewarm.registry.content import content_digest
+from prewarm.registry.declaration import Declaration
+from prewarm.registry.scan import Found
+from prewarm.store.bundle import bundle_path
+from prewarm.store.entries import Entry
+from prewarm.store.status import PUBLISHED, Status, allowed
+
+#: The environment of entries whose declaration cannot be read, so that no interpreter is known.
+NO_ENVIRONMENT = ""
+
+#: A proof has spoken; only a change of what it was about makes new work. An uncacheable graph is
+#: not built again and again.
+_DECIDED = PUBLISHED | {Status.UNCACHEABLE}
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What was found: the entries of this run in order, and the jobs among them.
+
+    Small before large.
+    """
+
+    entry_ids: tuple[int, ...]
+    jobs: tuple[Job, ...]
+    undeclared: tuple[str, ...]
+    settling: tuple[str, ...]
+    newest_mtime_s: float
+
+
+class Surveyor:
+    """Surveys the registry; keeps what was learned of environments for the length of a run."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._environments: dict[tuple[object, ...], Environment] = {}
+
+    def survey(self, found: Sequence[Found]) -> Survey:
+        """Record every found checkpoint, move its entry to where it belongs.
+
+        And return the jobs.
+        """
+        entry_ids, jobs, undeclared, settling, newest_s = [], [], [], [], 0.0
+        for item in found:
+            if item.declaration is None and item.problem is None:
+                undeclared.append(item.checkpoint.name)
+                continue
+            entry, job = self._look_at(item)
+            entry_ids.append(entry.id)
+            if job is not None:
+                jobs.append(job)
+            elif entry.status is Status.SETTLING:
+                settling.append(item.checkpoint.name)
+                newest_s = max(newest_s, item.checkpoint.newest_mtime_s)
+        jobs.sort(key=lambda job: (job.size_bytes, job.model))
+        return Survey(tuple(entry_ids), tuple(jobs), tuple(undeclared), tuple(settling), newest_s)
+
+    def _look_at(self, item: Found) -> tuple[Entry, Job | None]:
+        try:
+            return self._look_closer(item)
+        except PrewarmError as error:
+            if error.code in ("interrupted", "no_space", "not_writable"):
+                raise
+            environment_id = NO_ENVIRONMENT
+            if item.declaration is not None:
+                with contextlib.suppress(PrewarmError):
+                    environment_id = self._environment(item.declaration).id
+            return self._rest(item, environment_id, Status.FAILED, str(error), error.code), None
+
+    def _look_closer(self, item: Found) -> tuple[Entry, Job | None]:
+        if item.problem is not None:
+            raise item.problem
+        declaration = item.declaration
+        assert declaration is not None
+        for line in declaration.not_yet():
+            raise ConfigError(f"{declaration.file.name}: {line}", code="not_yet")
+        environment = self._environment(declaration)
+        if item.completeness.state == "settling":
+            reason = item.completeness.reason or "the checkpoint is still being written"
+            return self._rest(item, environment.id, Status.SETTLING, reason, "settling"), None
+        if item.completeness.state == "broken":
+            reason = item.completeness.reason or "the checkpoint is not complete"
+            return self._rest(item, environment.id, Status.FAILED, reason, "bad_checkpoint"), None
+        _check_compiler(environment, declaration)
+        self._bench.report(Step(item.checkpoint.name, "digest", "reading the checkpoint"))
+        digest = content_digest(item.checkpoint, self._bench.database)
+        architecture = architecture_digest(item.checkpoint, declaration)
+        self._probe(declaration, environment, item.checkpoint.path)
+        return self._queue(item, declaration, environment, digest, architecture)
+
+    def _queue(
+        self,
+        item: Found,
+        declaration: Declaration,
+        environment: Environment,
+        digest: str,
+        architecture: str,
+    ) -> tuple[Entry, Job | None]:
+        """Queue the entry if what its bundle was proven for has changed; return its job then."""
+        database, at = self._bench.database, self._bench.at()
+        size_bytes = sum(file.size_bytes for file in item.checkpoint.files)
+        database.see_checkpoint(
+            item.checkpoint.name,
+            item.checkpoint.path,
+            digest=digest,
+            architecture=architecture,
+            aliases=item.checkpoint.aliases,
+            size_bytes=size_bytes,
+            at=at,
+        )
+        self._drop_nameless(item.checkpoint.name)
+        entry = database.put_entry(item.checkpoint.name, environment.id, at=at)
+        job = Job(
+            entry_id=entry.id,
+            model=item.checkpoint.name,
+            checkpoint=item.checkpoint.path,
+            declaration=declaration,
+            environment=environment,
+            digest=digest,
+            architecture=architecture,
+            size_bytes=size_bytes,
+        )
+        changed = self._what_changed(entry, job)
+        if changed is None:
+            return entry, None
+        if entry.status in _DECIDED:
+            entry = database.move(entry.id, Status.STALE, at=at, reason=changed, code="stale")
+        if entry.status is not Status.QUEUED:
+            entry = database.move(entry.id, Status.QUEUED, at=at)
+        return entry, job
+
+    def _what_changed(self, entry: Entry, job: Job) -> str | None:
+        """Return why the entry needs work.
+
+        Or None if its bundle is what would be published again.
+        """
+        if entry.status not in _DECIDED:
+            return "not published yet"
+        if entry.checkpoint_digest != job.digest:
+            return "the checkpoint's content changed since it was proven"
+        if entry.architecture != job.architecture:
+            return "the model's source or architecture changed since it was proven"
+        if entry.build_key != job.key(own_graph=entry.own_graph):
+            return "the declaration changed since it was proven"
+        if entry.status is Status.UNCACHEABLE:
+            return None
+        packed = bundle_path(self._bench.settings.cache_dir, entry.bundle_sha256 or "")
+        size = (entry.record or {}).get("bundle", {}).get("size_bytes")
+        if not packed.is_file() or packed.stat().st_size != size:
+            return "its bundle is missing or has another length"
+        return None
+
+    def _rest(
+        self, item: Found, environment_id: str, status: Status, reason: str, code: str
+    ) -> Entry:
+        """Record a checkpoint that cannot be worked on now, and say why."""
+        database, at = self._bench.database, self._bench.at()
+        database.see_checkpoint(
+            item.checkpoint.name,
+            item.checkpoint.path,
+            digest=None,
+            architecture=None,
+            aliases=item.checkpoint.aliases,
+            at=at,
+        )
+        if environment_id != NO_ENVIRONMENT:
+            self._drop_nameless(item.checkpoint.name)
+        entry = database.put_entry(
+            item.checkpoint.name, environment_id, at=at, status=status, reason=reason, code=code
+        )
+        if not allowed(entry.status, status):
+            entry = database.move(entry.id, Status.QUEUED, at=at)
+        return database.move(entry.id, status, at=at, reason=reason, code=code)
+
+    def _drop_nameless(self, model: str) -> None:
+        """Retire the entry of the time when the declaration could not be read."""
+        entry = self._bench.database.entry(model, NO_ENVIRONMENT)
+        if entry is not None and entry.status is not Status.RETIRED:
+            self._bench.database.move(
+                entry.id,
+                Status.RETIRED,
+                at=self._bench.at(),
+                reason="its declaration can be read again",
+                code="mended",
+            )
+
+    def _environment(self, declaration: Declaration) -> Environment:
+        model = declaration.model
+        key = (declaration.interpreter, model.device, model.threads, library_of(declaration))
+        if key not in self._environments:
+            self._environments[key] = present_environment(
+                declaration.interpreter,
+                device=model.device,
+                threads=model.threads,
+                library=library_of(declaration),
+            )
+        return self._environments[key]
+
+    def _probe(self, declaration: Declaration, environment: Environment, checkpoint: Path) -> None:
+        """Ask torch itself once per environment and interpreter.
+
+        A refusal is the entry's reason.
+        """
+        bench = self._bench
+        fingerprint = environment.id + " " + " ".join(declaration.interpreter)
+        if bench.database.probe_for(fingerprint) is not None:
+            return
+        bench.report(Step("", "probe", "asking torch about this machine"))
+        desk = Desk(
+            declaration=declaration,
+            checkpoint=checkpoint,
+            copy=bench.copy,
+            log=bench.workspace.logs / f"probe-{environment.id}.log",
+            memory_bytes=bench.settings.child_memory_bytes,
+            stop=bench.stop,
+        )
+        with bench.workspace.directory("probe") as directory:
+            try:
+                probe = ask_probe(desk, directory / "run", declaration.model.device)
+            except ChildFailed as error:
+                raise ConfigError(f"no build is possible here: {error}", code=error.code) from error
+        bench.database.put_environment(
+            environment.id,
+            facts=environment.to_dict(),
+            probe=probe,
+            fingerprint=fingerprint,
+            at=bench.at(),
+        )
+
+
+def library_of(declaration: Declaration) -> str:
+    """Return the installed library whose version decides the graph.
+
+    Transformers, or the factory's package.
+    """
+    model = declaration.model
+    if model.loader == "transformers":
+        return "transformers"
+    package = (model.factory or "").partition(":")[0].partition(".")[0]
+    own = [directory / package for directory in declaration.source_directories()] if package else []
+    if any(path.is_dir() or path.with_suffix(".py").is_file() for path in own):
+        return ""
+    return package
+
+
+def _check_compiler(environment: Environment, declaration: Declaration) -> None:
+    if declaration.model.device == "cpu" and environment.get("cxx_version") is None:
+        named = environment.get("cxx")
+        raise ConfigError(
+            f"no C++ compiler: {named or 'g++'} does not run here, and torch needs one on a CPU, "
+            "even on a perfect hit (pytorch #116696); install g++ or set CXX",
+            code="no_compiler",
+        )

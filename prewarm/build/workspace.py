@@ -1,0 +1,75 @@
+"""The builder's own scratch.
+
+``state_dir/work``, the copy of torchside, and the directories of one run.
+
+Nothing here must last. What a dead builder left behind is removed at the next start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from prewarm.build.child import end_strays
+from prewarm.errors import NoSpace, NotWritable
+from prewarm.store.torchside_copy import copy_torchside, torchside_digest
+
+
+class Workspace:
+    """Scratch directories below ``state_dir/work``."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.root = state_dir / "work"
+        self.logs = state_dir / "logs"
+
+    def open(self) -> Path:
+        """Empty the scratch of dead runs, end their children, and return a fresh copy of torchside.
+
+        Raises:
+            NotWritable: the state directory cannot be written.
+
+        """
+        try:
+            self._clear()
+            self.logs.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(parents=True, mode=0o755)
+            copy = self.root / f"torchside-{torchside_digest()}"
+            copy_torchside(copy)
+        except OSError as error:
+            kind = NoSpace if error.errno == 28 else NotWritable
+            raise kind(
+                f"{error.filename or self.root}: {error.strerror}; free some room or name another "
+                "--state-dir"
+            ) from error
+        return copy
+
+    @contextlib.contextmanager
+    def directory(self, purpose: str) -> Iterator[Path]:
+        """Yield a new directory of an unforeseeable name, readable by others.
+
+        Removed afterwards.
+        """
+        path = Path(tempfile.mkdtemp(prefix=purpose + "-", dir=self.root))
+        path.chmod(0o755)
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def log_for(self, model: str, environment_id: str) -> Path:
+        """Return the log file of an entry's builds; a new build begins it anew."""
+        name = model.replace("%", "%25").replace("/", "%2F")
+        return self.logs / f"{name[:150]}-{environment_id or 'none'}.log"
+
+    def _clear(self) -> None:
+        if not self.root.exists():
+            return
+        end_strays(str(self.root))
+        doomed = self.root.with_name(f"work-dead-{os.getpid()}")
+        shutil.rmtree(doomed, ignore_errors=True)
+        self.root.rename(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
