@@ -23,7 +23,7 @@ from pathlib import Path
 from prewarm.errors import StoreCorrupt
 from prewarm.store.bundle_format import bundle_path
 from prewarm.store.manifest_files import manifests_directory, read_manifests
-from prewarm.store.whole_file import is_part, make_directory, write_errors, write_whole
+from prewarm.store.whole_file import is_part, make_directory, write_error, write_whole
 
 UNNAMED_NAME = "unnamed.json"
 
@@ -32,7 +32,7 @@ _BUNDLE = re.compile(r"([0-9a-f]{64})\.tar\.zst")
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What was removed, and why nothing was where a manifest could not be read."""
+    """What was removed; ``problem`` says why something that should go is still there."""
 
     bundles: tuple[str, ...] = ()
     leftovers: int = 0
@@ -44,9 +44,11 @@ class Collected:
 def collect(cache_dir: Path, state_dir: Path, *, now_s: float, grace_s: float) -> Collected:
     """Remove what nobody names any more once its grace period is over; hold the state lock for it.
 
+    What cannot be removed, another user's say, is a problem in the answer, not an error.
+
     Raises:
-        NotWritable: the cache_dir or the state directory cannot be written.
-        NoSpace: no space left for the note in the state directory.
+        NotWritable: the state directory cannot be written.
+        NoSpace: no space left for the note in it.
     """
     present = dict(_bundles(cache_dir))
     named, problem = _named(cache_dir)
@@ -61,13 +63,15 @@ def collect(cache_dir: Path, state_dir: Path, *, now_s: float, grace_s: float) -
         if problem is not None:
             return Collected(waiting=len(since_s), problem=problem)
         doomed = [sha256 for sha256 in doomed if sha256 not in named]
-    freed_bytes = sum(_remove(present[sha256]) for sha256 in doomed)
-    leftovers, left_bytes = _remove_leftovers(cache_dir, now_s=now_s, grace_s=grace_s)
+    removal = _Removal()
+    removed = [sha256 for sha256 in sorted(doomed) if removal.remove(present[sha256])]
+    leftovers = sum(map(removal.remove, _leftovers(cache_dir, now_s=now_s, grace_s=grace_s)))
     return Collected(
-        bundles=tuple(sorted(doomed)),
+        bundles=tuple(removed),
         leftovers=leftovers,
-        freed_bytes=freed_bytes + left_bytes,
-        waiting=len(since_s) - len(doomed),
+        freed_bytes=removal.freed_bytes,
+        waiting=len(since_s) - len(removed),
+        problem=removal.problem,
     )
 
 
@@ -76,14 +80,15 @@ def keep_bundle(cache_dir: Path, sha256: str, *, now_s: float) -> Path:
 
     Raises:
         StoreCorrupt: it is gone.
-        NotWritable: its time cannot be set.
     """
     path = bundle_path(cache_dir, sha256)
-    with write_errors(path):
-        try:
-            os.utime(path, (now_s, now_s))
-        except FileNotFoundError:
-            raise StoreCorrupt(f"{path}: is gone; build it again") from None
+    try:
+        os.utime(path, (now_s, now_s))
+    except PermissionError:
+        # Another user's bundle, which that user's builder keeps.
+        return path
+    except OSError as error:
+        raise StoreCorrupt(f"{path}: is gone ({error.strerror}); build it again") from None
     return path
 
 
@@ -135,23 +140,15 @@ def _note(state_dir: Path, since_s: Mapping[str, float]) -> None:
     write_whole(state_dir / UNNAMED_NAME, json.dumps(since_s, sort_keys=True).encode())
 
 
-def _remove_leftovers(cache_dir: Path, *, now_s: float, grace_s: float) -> tuple[int, int]:
-    folders = [
-        manifests_directory(cache_dir),
-        cache_dir,
-        cache_dir / "bundles",
-        cache_dir / "bundles" / "sha256",
-        *_listed(cache_dir / "bundles" / "sha256"),
-    ]
-    count = freed_bytes = 0
-    for folder in folders:
+def _leftovers(cache_dir: Path, *, now_s: float, grace_s: float) -> Iterator[Path]:
+    digests = cache_dir / "bundles" / "sha256"
+    folders = [manifests_directory(cache_dir), cache_dir, cache_dir / "bundles", digests]
+    for folder in (*folders, *_listed(digests)):
         for path in _listed(folder):
             # A writer at work touches its file all the time, so the grace period tells it apart.
             with suppress(FileNotFoundError):
                 if is_part(path.name) and now_s - path.stat().st_mtime >= grace_s:
-                    freed_bytes += _remove(path)
-                    count += 1
-    return count, freed_bytes
+                    yield path
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -161,11 +158,21 @@ def _listed(folder: Path) -> list[Path]:
         return []
 
 
-def _remove(path: Path) -> int:
-    with write_errors(path):
+class _Removal:
+    """Removes files, counts their bytes, and keeps the first failure."""
+
+    def __init__(self) -> None:
+        self.freed_bytes = 0
+        self.problem: str | None = None
+
+    def remove(self, path: Path) -> bool:
         try:
             size_bytes = path.stat().st_size
             path.unlink()
         except FileNotFoundError:
-            return 0
-    return size_bytes
+            return False
+        except OSError as error:
+            self.problem = self.problem or str(write_error(error, path))
+            return False
+        self.freed_bytes += size_bytes
+        return True

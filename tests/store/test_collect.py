@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from prewarm.store.signing import load_or_create_key
 
 Record = Callable[..., dict[str, object]]
 Publish = Callable[..., None]
+Unprivileged = Callable[[], AbstractContextManager[None]]
 RunUntilKilled = Callable[[Callable[[], object], str, int], bool]
 
 NOW_S = 1_800_000_000.0
@@ -110,7 +112,9 @@ def test_publishing_or_keeping_it_again_begins_a_new_period(
     _bundle(cache_dir, "a", mtime_s=NOW_S + 1600)
     assert _collect(cache_dir, state_dir, 2500).waiting == 1
     assert _collect(cache_dir, state_dir, 2600).bundles == ("a" * 64,)
-    with pytest.raises(StoreCorrupt, match="is gone; build it again"):
+    with pytest.raises(
+        StoreCorrupt, match=r"is gone \(No such file or directory\); build it again"
+    ):
         keep_bundle(cache_dir, "a" * 64, now_s=NOW_S)
     assert not path.exists()
 
@@ -174,6 +178,26 @@ def test_leftovers_of_dead_writers_go_after_the_grace_period(
         assert (folder / ".prewarm-2.part").exists()
         assert (folder / "own").exists()
     assert named.exists()
+
+
+def test_what_cannot_be_removed_is_a_problem_and_the_rest_goes(
+    open_path: Path, unprivileged: Unprivileged
+) -> None:
+    state_dir, cache_dir = open_path / "state", open_path / "cache"
+    kept, gone = _bundle(cache_dir, "a"), _bundle(cache_dir, "b")
+    state_dir.mkdir()
+    state_dir.chmod(0o777)
+    kept.parent.chmod(0o555)
+    gone.parent.chmod(0o777)
+    with unprivileged():
+        _collect(cache_dir, state_dir, 0)
+        found = _collect(cache_dir, state_dir, GRACE_S)
+        assert keep_bundle(cache_dir, "a" * 64, now_s=NOW_S) == kept
+    kept.parent.chmod(0o755)
+    assert (found.bundles, found.waiting) == (("b" * 64,), 1)
+    assert found.problem is not None
+    assert str(kept) in found.problem
+    assert kept.exists()
 
 
 def test_files_that_are_no_bundles_stay(cache_dir: Path, state_dir: Path) -> None:
