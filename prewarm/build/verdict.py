@@ -87,7 +87,7 @@ def _judge_one(proof: Mapping[str, Any], when: str) -> Verdict:
             Status.PARTIAL,
             "ran_eager",
             f"{len(eager)} declared call(s) ran in no compiled frame{when}, first "
-            f"{eager[0].get('shape_set')} {_sizes(eager[0].get('sizes'))}: torch compiled nothing there",
+            f"{eager[0].get('shape_set')} {_sizes(eager[0].get('sizes'))}: torch compiled nothing",
         )
     unseen = [field for field, _, _ in ZEROS if report.get(field) is None]
     unseen += ["compiled_frames"] * any(
@@ -115,7 +115,8 @@ def _not_zero(
     field, code, text = found[0]
     bypassed = field in _BYPASSES
     why = f": {report['bypass_reasons'][0]}" if bypassed and report.get("bypass_reasons") else ""
-    others = [text.format(n=report[name]) for name, _, text in found[1:3] if not bypassed]
+    told = _OTHER_GRAPH if field in _OTHER_GRAPH else (field,)  # a miss is what made it compile
+    others = [text.format(n=report[name]) for name, _, text in found if name not in told]
     reason = (
         text.format(n=report[field]) + why + when + (f"; {'; '.join(others)}" if others else "")
     )
