@@ -7,9 +7,10 @@ one sentence.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from prewarm.deploy.published import Published
 from prewarm.environment import Difference, Environment, compare
 from prewarm.errors import EnvironmentDiffers, NotWarm
 from prewarm.store.manifest import ManifestEntry
@@ -24,15 +25,6 @@ _IMPLIED_BY = {
     "torch_git": "torch",
     "cxx_version": "cxx",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """An entry of a manifest with the environment it was proven in and the manifest's time."""
-
-    entry: ManifestEntry
-    environment: Environment
-    generated_at: str
 
 
 def named(published: Iterable[Published], name: str) -> tuple[Published, ...]:
@@ -70,6 +62,22 @@ def choose(
     differences, nearest = min(compared, key=lambda pair: len(pair[0]))
     others = len({found.environment.id for found in candidates}) - 1
     raise EnvironmentDiffers(_differs(model, differences, nearest, others))
+
+
+def without_own_variables(present: Environment, published: Published) -> Environment:
+    """Return the present environment less the variables that the entry's own env file sets.
+
+    A unit that reads its env file before the hook runs, as at every start but the first, has them.
+    """
+    own = published.entry.variables.keys()
+    recorded = json.loads(published.environment.get("variables") or "{}")
+    variables = json.loads(present.get("variables") or "{}")
+    kept = {name: value for name, value in variables.items() if name in recorded or name not in own}
+    if kept == variables:
+        return present
+    return Environment.from_facts(
+        present.to_dict() | {"variables": json.dumps(kept, sort_keys=True)}
+    )
 
 
 def not_published(model: str, published: Iterable[Published]) -> NotWarm:

@@ -1,0 +1,137 @@
+"""``prewarm status``: every entry with its status and reason, its seconds, speed, size and age.
+
+Owns the listing. Reads the database through ``store/view.py``, which starts fast and never writes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from prewarm.cli.columns import Cell, aligned
+from prewarm.cli.options import example, json_option, settings_flags
+from prewarm.cli.status_fields import speed, status_fields
+from prewarm.config import load_settings
+from prewarm.errors import RegistryError
+from prewarm.store.timestamp import epoch_seconds
+from prewarm.store.view import StatusRow, read_status
+
+COLOURS = {
+    "warm": "green",
+    "partial": "yellow",
+    "uncacheable": "yellow",
+    "stale": "yellow",
+    "failed": "red",
+    "retired": "bright_black",
+}
+
+#: How much of a build's log `--log` shows.
+LOG_LINES = 40
+
+_TITLES = ("model", "status", "cold", "warm", "speed", "size", "age", "reason")
+_RIGHT = frozenset({"cold", "warm", "size", "age"})
+
+
+@click.command("status", epilog=example("prewarm status", "prewarm status minilm/v1 --json"))
+@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@click.option("--log", "with_log", is_flag=True, help="Print the end of each build's log.")
+@settings_flags("state_dir", "config")
+@json_option
+def command(
+    models: tuple[str, ...], with_log: bool, flags: dict[str, object], as_json: bool
+) -> None:
+    """Show every entry: its status and why, cold and warm seconds, speed over eager, size, age.
+
+    MODEL is a name or an alias.
+    """
+    settings = load_settings(flags, os.environ)
+    rows = _wanted(read_status(settings.state_dir), models)
+    entries = [status_fields(row) for row in rows]
+    if as_json:
+        click.echo(json.dumps({"entries": entries}, indent=2))
+        return
+    if not entries:
+        click.echo("nothing is known yet; run `prewarm scan`")
+        return
+    now_s = time.time()
+    rows_told = [_cells(entry, now_s) for entry in entries]
+    click.echo("\n".join(aligned(_TITLES, rows_told, right=_RIGHT)))
+    if with_log:
+        for entry in entries:
+            click.echo(_log(entry))
+
+
+def _wanted(rows: Sequence[StatusRow], models: Sequence[str]) -> Sequence[StatusRow]:
+    if not models:
+        return rows
+    names = [model.strip("/") for model in models]
+    for name in names:
+        if not any(name in (row.model, *row.aliases) for row in rows):
+            raise RegistryError(
+                f"{name}: no such model; see `prewarm status`", code="unknown_model"
+            )
+    return [row for row in rows if not {row.model, *row.aliases}.isdisjoint(names)]
+
+
+def _cells(entry: Mapping[str, Any], now_s: float) -> tuple[Cell, ...]:
+    bundle = entry["bundle"]
+    return (
+        Cell(entry["model"]),
+        Cell(entry["status"], COLOURS.get(entry["status"])),
+        Cell(_seconds(entry["cold_s"])),
+        Cell(_seconds(entry["warm_s"])),
+        Cell(speed(entry)),
+        Cell(size(bundle["size_bytes"]) if bundle else ""),
+        Cell(age(now_s - epoch_seconds(entry["updated_at"]))),
+        Cell(_reason(entry)),
+    )
+
+
+def _reason(entry: Mapping[str, Any]) -> str:
+    notes = [entry["reason"]] if entry["reason"] else []
+    if entry["requires"]:
+        notes.append(f"warm only with the {', '.join(entry['requires'])}")
+    if entry["covers"] == "declared order":
+        notes.append("covers the declared order only")
+    return "; ".join(notes)
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f} s"
+
+
+def size(size_bytes: int) -> str:
+    """Say a size in the unit that people would use."""
+    value = float(size_bytes)
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"
+
+
+def age(seconds: float) -> str:
+    """Say how long ago something was, in one unit."""
+    for unit, length_s in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length_s:
+            return f"{int(seconds // length_s)} {unit}"
+    return f"{max(0, int(seconds))} s"
+
+
+def _log(entry: Mapping[str, Any]) -> str:
+    title = f"== {entry['model']} ({entry['status']})"
+    if entry["log"] is None:
+        return f"{title}: no build has run"
+    try:
+        with Path(entry["log"]).open(encoding="utf-8", errors="replace") as file:
+            lines = deque(file, maxlen=LOG_LINES)
+    except OSError as error:
+        return f"{title}: {entry['log']} cannot be read ({error.strerror})"
+    return f"{title}: {entry['log']}\n{''.join(lines).rstrip()}"

@@ -1,0 +1,65 @@
+"""The stable fields of ``prewarm status --json``, from a row of the database. Pure.
+
+Owns what the sums mean: cold and warm seconds are added over the declared calls, and so are eager
+and compiled milliseconds, since a deployment makes every call. A sum that lacks a figure is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from prewarm.store.view import StatusRow
+
+#: Below this, compiled is called no faster than eager: a difference this small is noise.
+NO_FASTER_BELOW = 1.05
+
+
+def status_fields(row: StatusRow) -> dict[str, Any]:
+    """Return one entry of ``status --json``."""
+    record: Mapping[str, Any] = row.record or {}
+    calls = [call for shape_set in record.get("shape_sets", ()) for call in shape_set["calls"]]
+    eager_ms, compiled_ms = _sum(calls, "eager_ms"), _sum(calls, "compiled_ms")
+    requires = record.get("requires")
+    return {
+        "model": row.model,
+        "aliases": list(row.aliases),
+        "environment": row.environment_id,
+        "status": row.status,
+        "reason": row.reason,
+        "code": row.code,
+        "requires": requires,
+        "plain": row.status == "warm" and requires == [],
+        "covers": record.get("covers"),
+        "cold_s": _sum(calls, "cold_s"),
+        "warm_s": _sum(calls, "warm_s"),
+        "eager_ms": eager_ms,
+        "compiled_ms": compiled_ms,
+        "speedup": round(eager_ms / compiled_ms, 3) if eager_ms and compiled_ms else None,
+        "bundle": record.get("bundle"),
+        "compile": record.get("compile"),
+        "shape_sets": record.get("shape_sets", []),
+        "proof": record.get("proof"),
+        "build_key": row.build_key,
+        "attempts": row.attempts,
+        "next_try_at": row.next_try_at,
+        "log": row.log,
+        "updated_at": row.updated_at,
+    }
+
+
+def speed(fields: Mapping[str, Any]) -> str:
+    """Say how compiled compares with eager, plainly where it is no faster."""
+    speedup = fields["speedup"]
+    if speedup is None:
+        return ""
+    if speedup < NO_FASTER_BELOW:
+        return f"compiled is no faster than eager ({speedup:.2f}×)"
+    return f"{speedup:.2f}×"
+
+
+def _sum(calls: Iterable[Mapping[str, Any]], name: str) -> float | None:
+    figures: list[float | None] = [call.get(name) for call in calls]
+    if not figures or None in figures:
+        return None
+    return round(sum(figure or 0.0 for figure in figures), 4)

@@ -1,0 +1,69 @@
+"""What is published in a cache directory, as far as this reader trusts it.
+
+Owns reading the manifests of all builders and joining each entry with its environment. Trust in a
+local directory is ``trust.py``'s rule; what is refused is told and the rest is used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from prewarm.deploy.trust import distrust, require_trusted
+from prewarm.environment import Environment
+from prewarm.errors import ManifestUnavailable
+from prewarm.store.manifest import ManifestEntry, manifests_directory, read_manifests
+
+#: The variable that carries a declared thread count to the deployment.
+THREADS = "OMP_NUM_THREADS"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """An entry of a manifest with the environment it was proven in and the manifest's time."""
+
+    entry: ManifestEntry
+    environment: Environment
+    generated_at: str
+
+    @property
+    def threads(self) -> int:
+        """The thread count that the declaration states; 0 for the machine's own."""
+        return int(self.entry.variables.get(THREADS, "0"))
+
+
+def read_published(
+    cache_dir: Path, *, uid: int, warn: Callable[[str], None]
+) -> tuple[Published, ...]:
+    """Return the entries of every trusted manifest; ``warn`` gets a line for each refused one.
+
+    Raises:
+        ManifestUnavailable: the directory is not trusted, or no manifest in it can be read.
+    """
+    directory = manifests_directory(cache_dir)
+    require_trusted((cache_dir, directory), uid=uid)
+    manifests, problems = read_manifests(cache_dir)
+    published: list[Published] = []
+    trusted = 0
+    refused = list(problems)
+    for read in manifests:
+        against = distrust(read.path, uid=uid)
+        if against is not None:
+            refused.append(against.sentence())
+            continue
+        trusted += 1
+        for entry in read.manifest.entries:
+            environment = Environment.from_facts(read.manifest.environments[entry.environment])
+            published.append(Published(entry, environment, read.manifest.generated_at))
+    if not trusted:
+        raise ManifestUnavailable(
+            refused[0]
+            if refused
+            else f"{directory}{os.sep} holds no manifest; run `prewarm scan` or name another "
+            "directory with --manifest"
+        )
+    for line in refused:
+        warn(line)
+    return tuple(published)
