@@ -44,7 +44,7 @@ _PATH = click.Path(path_type=Path)
     help="Without a warm bundle: start cold (default), without compiling, or fail (exit 3, 4, 5).",
 )
 @click.option("--interpreter", default="", help="The server's Python, as a command line.")
-@settings_flags("cache_dir", "config")
+@settings_flags()
 @json_option
 def command(
     models: tuple[str, ...],

@@ -42,7 +42,7 @@ _RIGHT = frozenset({"cold", "warm", "size", "age"})
 @click.command("status", epilog=example("prewarm status", "prewarm status minilm/v1 --json"))
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
 @click.option("--log", "with_log", is_flag=True, help="Print the end of each build's log.")
-@settings_flags("state_dir", "config")
+@settings_flags()
 @json_option
 def command(
     models: tuple[str, ...], with_log: bool, flags: dict[str, object], as_json: bool

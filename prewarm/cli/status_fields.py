@@ -59,7 +59,6 @@ def speed(fields: Mapping[str, Any]) -> str:
 
 
 def _sum(calls: Iterable[Mapping[str, Any]], name: str) -> float | None:
-    figures: list[float | None] = [call.get(name) for call in calls]
-    if not figures or None in figures:
-        return None
-    return round(sum(figure or 0.0 for figure in figures), 4)
+    figures = [call.get(name) for call in calls]
+    known = [float(figure) for figure in figures if figure is not None]
+    return round(sum(known), 4) if known and len(known) == len(figures) else None

@@ -27,16 +27,18 @@ DIALECTS: tuple[Dialect, ...] = ("systemd", "sh", "docker")
 FOREIGN = frozenset({"CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "LD_LIBRARY_PATH", "PATH", "HOME"})
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UNFIT_FOR_COMMENT = re.compile(r"[^\x20-\x5b\x5d-\x7e]")
 _QUOTED_ALIKE = re.compile(r'(["\\`$])')
 
 
 def env_text(variables: Mapping[str, str], dialect: Dialect, *, comment: str) -> str:
-    """Return the whole text of an env file; ``comment`` becomes its first lines.
+    """Return the whole text of an env file; ``comment`` becomes its first line.
 
     Raises:
         ConfigError: a name or value cannot stand in an env file.
     """
-    lines = ["# " + line for line in comment.splitlines()]
+    # To systemd a backslash at the end of a comment makes the next line one too.
+    lines = ["# " + _UNFIT_FOR_COMMENT.sub("?", comment)]
     for name, value in variables.items():
         _check(name, value)
         lines.append(_line(name, value, dialect))
