@@ -236,7 +236,7 @@ def _require_room(into: Path, bundles: Sequence[BundleFile]) -> None:
 def _require_usable(tree: Path) -> None:
     """Pass if this user can write where torch locks, and code can be loaded from there."""
     for name in CACHES:
-        if not os.access(tree / name, os.R_OK | os.W_OK | os.X_OK):
+        if not os.access(tree / name, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
             raise NotWritable(
                 f"{tree / name}: cannot be written as user {os.geteuid()}, and torch writes locks "
                 "there even on a hit; run the hook as the deployment's user or choose --into"
@@ -253,6 +253,8 @@ def _lock(into: Path) -> Iterator[None]:
     """Hold ``D/.lock``; the kernel lets go when a hook dies."""
     with write_errors(into / LOCK):
         descriptor = os.open(into / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    with suppress(OSError):  # whatever the umask; it may be another user's
+        os.fchmod(descriptor, 0o644)
     try:
         # A file system without locks leaves two hooks to fill twice; the renames keep it right.
         with suppress(OSError) if _lockless(descriptor) else write_errors(into / LOCK):

@@ -1,0 +1,99 @@
+"""The current tree: switched by rename, and older ones removed when nobody uses them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from prewarm.deploy.current import KEEP_S, point_at, remove_unused, write_changed
+from prewarm.errors import NotWritable
+
+OLD, NEW = "a" * 32, "b" * 32
+
+
+@pytest.fixture
+def into(tmp_path: Path) -> Path:
+    for name in (OLD, NEW):
+        (tmp_path / name / "shim").mkdir(parents=True)
+        (tmp_path / name / "inductor").mkdir()
+    return tmp_path
+
+
+def test_the_three_are_pointed_at_the_tree(into: Path) -> None:
+    point_at(into / OLD, env=b"A=1\n", env_json=b"{}")
+    point_at(into / NEW, env=b"A=2\n", env_json=b"{2}")
+
+    assert (into / "shim").readlink() == Path(NEW) / "shim"
+    assert (into / "env").read_bytes() == b"A=2\n"
+    assert (into / "env.json").read_bytes() == b"{2}"
+    assert not list(into.glob(".shim-*"))
+
+
+def test_what_is_right_is_not_written(into: Path) -> None:
+    point_at(into / NEW, env=b"A=2\n", env_json=b"{}")
+    before = {path: path.lstat().st_ino for path in into.iterdir()}
+
+    point_at(into / NEW, env=b"A=2\n", env_json=b"{}")
+
+    assert {path: path.lstat().st_ino for path in into.iterdir()} == before
+
+
+def test_a_wrong_mode_is_mended(tmp_path: Path) -> None:
+    path = tmp_path / "env"
+    path.write_bytes(b"A=1\n")
+    path.chmod(0o600)
+
+    write_changed(path, b"A=1\n")
+
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_directory_in_the_place_of_the_link_is_told(into: Path) -> None:
+    (into / "shim").mkdir()
+
+    with pytest.raises(NotWritable, match="is a directory of somebody else"):
+        point_at(into / NEW, env=b"", env_json=b"")
+
+
+def test_an_old_tree_goes_after_its_time_and_a_young_one_stays(into: Path) -> None:
+    assert remove_unused(into / NEW, now_s=time.time()) == ()
+    assert remove_unused(into / NEW, now_s=time.time() + KEEP_S + 9) == (into / OLD,)
+    assert sorted(path.name for path in into.iterdir()) == [NEW]
+
+
+def test_a_tree_that_was_left_just_now_is_young(into: Path) -> None:
+    os.utime(into / OLD, (0, 0))
+    point_at(into / OLD, env=b"", env_json=b"")
+    point_at(into / NEW, env=b"", env_json=b"")
+
+    assert remove_unused(into / NEW, now_s=time.time()) == ()
+
+
+def test_an_old_tree_stays_while_a_process_was_started_with_it(into: Path) -> None:
+    environ = {"TORCHINDUCTOR_CACHE_DIR": str(into / OLD / "inductor")}
+    server = subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True); input()"],
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with server:
+        assert server.stdout is not None
+        server.stdout.readline()
+        assert remove_unused(into / NEW, now_s=time.time() + KEEP_S + 9) == ()
+        server.communicate(b"\n")
+    assert remove_unused(into / NEW, now_s=time.time() + KEEP_S + 9) == (into / OLD,)
+
+
+def test_other_directories_are_nobody_s_business(into: Path) -> None:
+    (into / "data").mkdir()
+    os.utime(into / "data", (0, 0))
+
+    remove_unused(into / NEW, now_s=time.time())
+
+    assert (into / "data").is_dir()
