@@ -115,11 +115,7 @@ def _not_zero(
     field, code, text = found[0]
     bypassed = field in _BYPASSES
     why = f": {report['bypass_reasons'][0]}" if bypassed and report.get("bypass_reasons") else ""
-    told = _OTHER_GRAPH if field in _OTHER_GRAPH else (field,)  # a miss is what made it compile
-    others = [text.format(n=report[name]) for name, _, text in found if name not in told]
-    reason = (
-        text.format(n=report[field]) + why + when + (f"; {'; '.join(others)}" if others else "")
-    )
+    reason = text.format(n=report[field]) + why + when
     return Verdict(
         Status.UNCACHEABLE if field == "graphs_bypassed" else Status.PARTIAL,
         code,

@@ -1,8 +1,8 @@
 """A server that knows nothing of prewarm: it loads a model, compiles it, answers, and tells how.
 
-Usage: ``server.py KIND MODEL ORDER`` with KIND of minilm, crepe, scaled, exported. Prints one JSON line.
-What it started as a compiler is heard by an audit hook of its own, so the test does not rely on
-prewarm's watcher.
+Usage: ``server.py KIND MODEL ORDER`` with KIND of minilm, crepe, scaled, exported. Prints one JSON
+line. What it started as a compiler is heard by an audit hook of its own, so the test does not rely
+on prewarm's watcher.
 """
 
 import json
@@ -17,7 +17,7 @@ def _heard(event: str, args: tuple) -> None:
     if event == "subprocess.Popen":
         argv = [str(word) for word in args[1]] if not isinstance(args[1], str) else args[1].split()
         name = os.path.basename(argv[0])
-        if name in ("g++", "gcc", "c++", "cc", "clang++") and any("-o" == word for word in argv):
+        if name in ("g++", "gcc", "c++", "cc", "clang++") and any(word == "-o" for word in argv):
             compilers.append(argv)
 
 
@@ -53,7 +53,7 @@ def scaled(path: str):
 
 
 def exported(path: str):
-    return torch.export.load(path).module(), [{"input": torch.randn(8, 64)}]
+    return torch.export.load(path).module(), [{"": torch.randn(8, 64)}]
 
 
 def main() -> None:
@@ -64,7 +64,7 @@ def main() -> None:
     seconds = []
     with torch.inference_mode():
         for call in calls if order == "declared" else reversed(calls):
-            compiled(**call)
+            compiled(*[call.pop("")] if "" in call else (), **call)
             seconds.append(time.perf_counter() - started_s)
             started_s = time.perf_counter()
     from torch._dynamo.utils import counters
