@@ -11,7 +11,10 @@ import pytest
 def _no_real_state(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Point every default directory at a place that cannot be made, and forget prewarm's variables."""
+    """Point every default directory at a place that cannot be made.
+
+    And forget prewarm's variables.
+    """
     import os
 
     for name in list(os.environ):

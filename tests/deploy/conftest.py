@@ -150,3 +150,19 @@ def open_directory() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="prewarm-test-") as name:
         Path(name).chmod(0o755)
         yield Path(name)
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 kB."""
+    path = tmp_path / "tiny"
+    path.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "prewarm-test", str(path)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"mounting is not permitted here: {mounted.stderr.decode().strip()}")
+    yield path
+    subprocess.run(["umount", str(path)], check=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
+from prewarm.deploy import current
 from prewarm.deploy.current import KEEP_S, point_at, remove_unused, write_changed
 from prewarm.errors import NotWritable
 
@@ -97,3 +100,79 @@ def test_other_directories_are_nobody_s_business(into: Path) -> None:
     remove_unused(into / NEW, now_s=time.time())
 
     assert (into / "data").is_dir()
+
+
+def test_an_old_tree_stays_for_a_process_that_sees_it_under_another_path(into: Path) -> None:
+    environ = {"TRITON_CACHE_DIR": f"/mounted/elsewhere/{OLD}/triton"}
+    server = subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True); input()"],
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with server:
+        assert server.stdout is not None
+        server.stdout.readline()
+        assert remove_unused(into / NEW, now_s=time.time() + KEEP_S + 9) == ()
+        server.communicate(b"\n")
+
+
+def test_what_looks_like_a_tree_and_cannot_be_looked_at_stays(into: Path) -> None:
+    (into / ("c" * 32)).symlink_to("nowhere")
+
+    remove_unused(into / NEW, now_s=time.time())
+
+    assert (into / ("c" * 32)).is_symlink()
+
+
+def test_a_foreign_link_is_replaced_and_what_it_names_is_not_touched(
+    into: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    theirs = tmp_path_factory.mktemp("theirs")
+    os.utime(theirs, (5, 5))
+    (into / "shim").symlink_to(theirs)
+    root_s = Path("/").stat().st_mtime
+
+    point_at(into / NEW, env=b"", env_json=b"")
+
+    assert (into / "shim").readlink() == Path(NEW) / "shim"
+    assert theirs.stat().st_mtime == 5
+    assert Path("/").stat().st_mtime == root_s
+
+
+def test_killed_at_any_line_leaves_a_link_and_whole_files(into: Path) -> None:
+    """The next hook mends what a killed one left between two of the three."""
+    point_at(into / OLD, env=b"A=1\n", env_json=b"{1}")
+    line, killed = 0, True
+    while killed:
+        line += 1
+        child = os.fork()
+        if child == 0:
+            try:
+                kill_before_line(line)
+                point_at(into / NEW, env=b"A=2\n", env_json=b"{2}")
+            finally:
+                os._exit(0)
+        killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        assert (into / "env").read_bytes() in (b"A=1\n", b"A=2\n")
+        assert (into / "env.json").read_bytes() in (b"{1}", b"{2}")
+        assert (into / "shim").is_dir()
+        point_at(into / OLD, env=b"A=1\n", env_json=b"{1}")
+        assert (into / "shim").readlink() == Path(OLD) / "shim"
+    assert line > 10
+
+
+def kill_before_line(line: int) -> None:
+    seen = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> object:
+        nonlocal seen
+        if frame.f_code.co_filename != current.__file__:
+            return None
+        if event == "line":
+            seen += 1
+            if seen == line:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    sys.settrace(trace)  # type: ignore[arg-type]

@@ -156,3 +156,8 @@ def test_the_shim_stands_in_front_and_once(tmp_path: Path) -> None:
     assert merged_python_path(shim, None) == str(shim)
     assert merged_python_path(shim, "/a:/b") == f"{shim}:/a:/b"
     assert merged_python_path(shim, f"{old}:/a:") == f"{shim}:/a:"
+
+
+def test_a_shim_whose_path_would_be_read_as_two_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"/a:b/shim: holds a ':'.* --into"):
+        merged_python_path(Path("/a:b/shim"), None)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -219,3 +222,94 @@ def test_another_user_with_a_hard_umask_can_write_locks(
 
     assert tree.stat().st_uid == 65534
     assert (tree / "inductor/aa/one.py").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("name", ["triton", "inductor", "shim", "inductor/aa"])
+@pytest.mark.parametrize("becomes", ["gone", "a file", "a link"])
+def test_a_directory_that_is_gone_or_replaced_is_made_again(
+    into: Path, one: BundleFile, name: str, becomes: str
+) -> None:
+    tree = prepare(into, [one]).tree
+    shutil.rmtree(tree / name)
+    if becomes == "a file":
+        (tree / name).write_bytes(b"")
+    elif becomes == "a link":
+        (tree / name).symlink_to(into)
+
+    prepare(into, [one])
+
+    assert (tree / name).is_dir()
+    assert {name: (tree / name).read_bytes() for name in FILES} == FILES
+    assert (tree / "shim" / "sitecustomize.py").is_file()
+    listing = read_listing(tree)
+    assert listing is not None
+    assert changed_files(tree, listing) == ()
+    assert not (tree / name).is_symlink()
+
+
+def test_a_file_that_nobody_may_read_any_more_is_put_back(into: Path, one: BundleFile) -> None:
+    tree = prepare(into, [one]).tree
+    (tree / "inductor/aa/one.py").chmod(0o200)
+
+    assert prepare(into, [one]).put_back == 1
+    assert (tree / "inductor/aa/one.py").stat().st_mode & 0o777 == 0o644
+    assert prepare(into, [one]).put_back == 0
+
+
+def test_a_full_disk_is_told_and_nothing_is_left(one: BundleFile, tiny_disk: Path) -> None:
+    # It would fit if the manifest were right, so it is the writing that fails.
+    small = replace(one, unpacked_bytes=1, files=1)
+    (tiny_disk / "full").write_bytes(bytes(disk_free(tiny_disk) - 12_000))
+
+    with pytest.raises(NoSpace, match=r"no space left|are needed and"):
+        prepare(tiny_disk / "D", [small])
+
+    assert [path.name for path in (tiny_disk / "D").iterdir()] == [private.LOCK]
+
+
+def test_a_disk_that_is_too_small_is_told_before(one: BundleFile, tiny_disk: Path) -> None:
+    (tiny_disk / "full").write_bytes(bytes(disk_free(tiny_disk) - 12_000))
+
+    with pytest.raises(NoSpace, match=r"D: [\d,]+ bytes are needed and [\d,]+ are free; .* --into"):
+        prepare(tiny_disk / "D", [one])
+
+
+def disk_free(path: Path) -> int:
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+def test_killed_at_any_line_the_next_hook_makes_it_right(tmp_path: Path, one: BundleFile) -> None:
+    line, killed = 0, True
+    while killed:
+        line += 5
+        into = tmp_path / str(line)
+        child = os.fork()
+        if child == 0:
+            try:
+                kill_before_line(line)
+                prepare(into, [one])
+            finally:
+                os._exit(0)
+        killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        for tree in into.glob("[0-9a-f]*"):
+            assert {name: (tree / name).read_bytes() for name in FILES} == FILES
+        prepare(into, [one])
+        assert not list(into.glob(".filling-*"))
+    assert line > 20
+
+
+def kill_before_line(line: int) -> None:
+    seen = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> object:
+        nonlocal seen
+        if frame.f_code.co_filename != private.__file__:
+            return None
+        if event == "line":
+            seen += 1
+            if seen == line:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    sys.settrace(trace)  # type: ignore[arg-type]

@@ -1,0 +1,155 @@
+"""The one fake of the tests: a child that speaks the real protocol, without torch.
+
+Used as ``[model] interpreter = [python, fake_child.py]``. What it does is told by
+``behaviour.json`` in the checkpoint's directory:
+
+- ``compile``/``prove``: a word of ``_ACTIONS`` (hang, exit, kill, rubbish, stay, allocate,
+  no_space, out_of_memory), done before the answer; ``{"mode": word}`` for one mode alone.
+- ``graph``: the graph's name. A proof from a bundle of another graph reports a miss.
+- ``report``: counts that replace zeros in the proof's report; ``outputs``: the state of outputs.
+- ``failed``: shape sets that fail in the build.
+- ``marks``: a directory; ``NAME.reached`` is written at each point of the work, and the child waits
+  there until ``NAME.go`` exists if ``hold`` names that point.
+"""
+
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+if len(sys.argv) > 1 and sys.argv[1].endswith("facts.py"):
+    sys.argv = sys.argv[1:]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    raise SystemExit
+
+ZEROS = dict.fromkeys(
+    [
+        "graphs_compiled",
+        "graphs_bypassed",
+        "fx_misses",
+        "aot_misses",
+        "aot_bypassed",
+        "cpp_compiled",
+        "benchmarked_autotuning",
+        "recompiles",
+        "limits_hit",
+        "compilers_started",
+        "files_changed",
+    ],
+    0,
+)
+
+
+def say(kind: str, value: dict) -> None:
+    print(json.dumps({kind: value}), flush=True)
+
+
+def act(word: str | None) -> None:
+    """Do something that a child must not do."""
+    if word == "hang":
+        time.sleep(3600)
+    elif word == "exit":
+        os._exit(3)
+    elif word == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif word == "rubbish":
+        print("Hello from a model that prints", flush=True)
+    elif word == "stay":
+        for detach in (False, True):
+            subprocess.Popen(
+                [sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=detach
+            )
+    elif word == "allocate":
+        held = []
+        while True:
+            held.append(bytearray(16 << 20))
+    elif word in ("no_space", "out_of_memory"):
+        say("failure", {"code": word, "message": f"{word} told by the fake", "kind": "Fake"})
+        os._exit(1)
+
+
+def mark(behaviour: dict, name: str) -> None:
+    """Tell that a point was reached, and wait there if it is to be held."""
+    if "marks" not in behaviour:
+        return
+    directory = Path(behaviour["marks"])
+    (directory / f"{name}.reached").touch()
+    while name in behaviour.get("hold", ()) and not (directory / f"{name}.go").exists():
+        time.sleep(0.01)
+
+
+def calls_of(request: dict) -> list[tuple[str, dict]]:
+    return [
+        (shape_set["name"], sizes)
+        for shape_set in request["declaration"]["shapes"]
+        for sizes in shape_set.get("sizes") or [{}]
+    ]
+
+
+def compile_run(request: dict, behaviour: dict, cache: Path) -> dict:
+    mark(behaviour, "compile-begun")
+    for number, part in enumerate(("fxgraph", "aotautograd", "kernel")):
+        file = cache / part / f"{behaviour.get('graph', 'g')}-{part}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(f"{part} of {behaviour.get('graph', 'g')}\n".encode() * 2000)
+        mark(behaviour, f"compile-{number}")
+    failed = dict.fromkeys(behaviour.get("failed", ()), "ValueError: told by the fake")
+    return {
+        "mode": request["mode"],
+        "load_s": 0.1,
+        "failed": failed,
+        "peak_memory_bytes": {"resident": 1 << 20, "device": None},
+        "report": ZEROS,
+        "calls": [
+            {"shape_set": name, "sizes": sizes, "cold_s": 10.0, "compiled_frames": 1, "graphs": 1,
+             "graph_breaks": [], "compiled_ms": 1.0, "eager_ms": 2.0}
+            for name, sizes in calls_of(request)
+        ],
+    }  # fmt: skip
+
+
+def prove(request: dict, behaviour: dict, cache: Path) -> dict:
+    mark(behaviour, "prove-full" if request["full"] else "prove-order")
+    there = (cache / "fxgraph" / f"{behaviour.get('graph', 'g')}-fxgraph").is_file()
+    missed = {} if there else {"graphs_compiled": 1, "fx_misses": 1, "aot_misses": 1}
+    calls = calls_of(request)
+    return {
+        "calls": [
+            {"shape_set": calls[n][0], "sizes": calls[n][1], "warm_s": 1.0, "compiled_frames": 1}
+            for n in request["order"]
+        ],
+        "again_failed": behaviour.get("again_failed"),
+        "outputs": {"state": behaviour.get("outputs", "agree"), "worst": 0.0, "tolerance": 1e-4}
+        if request["full"]
+        else None,
+        "load_s": 0.1,
+        "peak_memory_bytes": {"resident": 1 << 20, "device": None},
+        "python": "3.11.0",
+        "uid": os.getuid(),
+        "report": {**ZEROS, "triton_compiled": "n/a", "benchmarked_coordinate_descent": "n/a",
+                   "bypass_reasons": ["told by the fake"], "not_watched": [],
+                   **missed, **behaviour.get("report", {})},
+    }  # fmt: skip
+
+
+def main() -> None:
+    request = json.loads(sys.stdin.read())
+    told = Path(request["checkpoint"]) / "behaviour.json"
+    behaviour = json.loads(told.read_text()) if told.is_file() else {}
+    if request["kind"] == "probe":
+        say("answer", {"torch": "fake", "threads": 1, "device": "cpu"})
+        return
+    say("progress", {"step": "cold", "call": 1, "of": 1, "shape_set": "fake", "sizes": {}})
+    word = behaviour.get(request["kind"])
+    act(word.get(request["mode"]) if isinstance(word, dict) else word)
+    cache = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+    run = {"compile": compile_run, "prove": prove}[request["kind"]]
+    say("answer", run(request, behaviour, cache))
+    mark(behaviour, f"{request['kind']}-answered")
+
+
+main()
