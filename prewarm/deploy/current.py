@@ -29,6 +29,7 @@ ENV_JSON = "env.json"
 KEEP_S = 86_400.0
 
 _TREE = re.compile(r"[0-9a-f]{32}")
+_IN_USE = re.compile(rb"/([0-9a-f]{32})/")
 
 
 def point_at(tree: Path, *, env: bytes, env_json: bytes) -> None:
@@ -46,8 +47,9 @@ def point_at(tree: Path, *, env: bytes, env_json: bytes) -> None:
         before = link.readlink()
         if str(before) == target:
             return
-        # The time at which it stopped being the current one.
-        os.utime(into / before.parts[0])
+        if _TREE.fullmatch(before.parts[0]):
+            # The time at which it stopped being the current one.
+            os.utime(into / before.parts[0])
     if link.is_dir() and not link.is_symlink():
         raise NotWritable(f"{link} is a directory of somebody else; choose another --into")
     hidden = into / f".{SHIM}-{secrets.token_hex(8)}"
@@ -65,17 +67,18 @@ def write_changed(path: Path, data: bytes) -> None:
 
 
 def remove_unused(current: Path, *, now_s: float) -> tuple[Path, ...]:
-    """Remove older trees beside the current one that nobody uses, and return them."""
+    """Remove older trees beside the current one that nobody uses, and return them.
+
+    What cannot be looked at or removed stays: no start fails for it.
+    """
     old = [
         path
         for path in current.parent.iterdir()
-        if _TREE.fullmatch(path.name)
-        and path.name != current.name
-        and now_s - path.stat().st_mtime > KEEP_S
+        if _TREE.fullmatch(path.name) and path.name != current.name and _is_old(path, now_s)
     ]
-    if not old:
+    used = _trees_in_use() if old else frozenset()
+    if used is None:
         return ()
-    used = _trees_in_use(current.parent)
     removed = []
     for path in old:
         if path.name in used:
@@ -89,13 +92,24 @@ def remove_unused(current: Path, *, now_s: float) -> tuple[Path, ...]:
     return tuple(removed)
 
 
-def _trees_in_use(into: Path) -> set[str]:
-    """Return the trees that stand in the environment of a process that we can see."""
-    wanted = re.compile(re.escape(os.fsencode(into)) + rb"/([0-9a-f]{32})/")
+def _is_old(tree: Path, now_s: float) -> bool:
+    try:
+        return now_s - tree.lstat().st_mtime > KEEP_S
+    except OSError:
+        # Another hook has just removed it.
+        return False
+
+
+def _trees_in_use() -> frozenset[str] | None:
+    """Return the trees in the environment of a process that we can see; None if we see none."""
     used: set[str] = set()
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            with suppress(OSError):
-                found = wanted.findall((process / "environ").read_bytes())
-                used.update(name.decode() for name in found)
-    return used
+    try:
+        processes = [path for path in Path("/proc").iterdir() if path.name.isdigit()]
+    except OSError:
+        return None
+    for process in processes:
+        with suppress(OSError):
+            # By name alone: a container may see the same tree under another path.
+            found = _IN_USE.findall((process / "environ").read_bytes())
+            used.update(name.decode() for name in found)
+    return frozenset(used) if processes else None

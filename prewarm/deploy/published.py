@@ -31,7 +31,8 @@ class Published:
     @property
     def threads(self) -> int:
         """The thread count that the declaration states; 0 for the machine's own."""
-        return int(self.entry.variables.get(THREADS, "0"))
+        stated = self.entry.variables.get(THREADS, "")
+        return int(stated) if stated.isdecimal() else 0
 
 
 def read_published(
@@ -49,7 +50,11 @@ def read_published(
     trusted = 0
     refused = list(problems)
     for read in manifests:
-        against = distrust(read.path, uid=uid)
+        try:
+            against = distrust(read.path, uid=uid)
+        except OSError as error:
+            refused.append(f"{read.path}: cannot be looked at ({error.strerror})")
+            continue
         if against is not None:
             refused.append(against.sentence())
             continue
