@@ -92,10 +92,15 @@ def changed_files(tree: Path, listing: Listing) -> tuple[str, ...]:
         if (
             found.st_size != file.size_bytes
             or found.st_mtime_ns != file.mtime_ns
-            or not stat.S_ISREG(found.st_mode)
+            or not is_readable(found.st_mode)
         ):
             changed.append(name)
     return tuple(changed)
+
+
+def is_readable(mode: int) -> bool:
+    """Tell whether this is the mode of a regular file that everybody may read."""
+    return stat.S_ISREG(mode) and mode & 0o444 == 0o444
 
 
 def written(path: Path, sha256: str | None = None) -> Written:

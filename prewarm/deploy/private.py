@@ -28,6 +28,7 @@ from prewarm.deploy.listing import (
     Written,
     changed_files,
     file_digest,
+    is_readable,
     read_listing,
     write_listing,
     written,
@@ -80,7 +81,7 @@ def prepare(into: Path, bundles: Sequence[BundleFile]) -> Prepared:
     tree = into / tree_name(unique)
     torchside = torchside_digest()
     listing = read_listing(tree)
-    if listing is not None and listing.torchside == torchside and not changed_files(tree, listing):
+    if listing is not None and listing.torchside == torchside and _looks_right(tree, listing):
         _require_usable(tree)
         return Prepared(tree, filled=False, put_back=0)
     make_directory(into)
@@ -101,6 +102,13 @@ def tree_name(bundles: Sequence[BundleFile]) -> str:
     if len(digests) == 1:
         return digests[0][:32]
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()[:32]
+
+
+def _looks_right(tree: Path, listing: Listing) -> bool:
+    # A cache that no bundle fills has no file in the listing, and torch writes there all the same.
+    caches = (tree / name for name in CACHES)
+    real = all(cache.is_dir() and not cache.is_symlink() for cache in caches)
+    return real and not changed_files(tree, listing)
 
 
 def _fill(into: Path, tree: Path, bundles: Sequence[BundleFile], torchside: str) -> None:
@@ -151,7 +159,8 @@ def _repair(
 def _as_listed(path: Path, file: Written) -> Written | None:
     """Return how a file stands on disk if its content is the listed one."""
     try:
-        if path.is_symlink() or path.lstat().st_size != file.size_bytes:
+        found = path.lstat()
+        if not is_readable(found.st_mode) or found.st_size != file.size_bytes:
             return None
         return written(path, file.sha256) if file_digest(path) == file.sha256 else None
     except OSError:
@@ -226,7 +235,8 @@ def _require_room(into: Path, bundles: Sequence[BundleFile]) -> None:
     needed = sum(bundle.unpacked_bytes + bundle.files * _BLOCK_BYTES for bundle in bundles)
     found = os.statvfs(into)
     free = found.f_bavail * found.f_frsize
-    if free < needed:
+    # A file system that reports no size at all (some FUSE) cannot be judged beforehand.
+    if found.f_blocks and free < needed:
         raise NoSpace(
             f"{into}: {needed:,} bytes are needed and {free:,} are free; "
             "free some space there or choose another directory with --into"
