@@ -11,7 +11,7 @@ from pathlib import Path
 
 from prewarm.deploy.published import Published
 from prewarm.deploy.select import with_architecture, with_checkpoint
-from prewarm.errors import PrewarmError, RegistryError
+from prewarm.errors import NotWarm, PrewarmError, RegistryError
 from prewarm.registry.architecture import architecture_digest
 from prewarm.registry.checkpoint import Checkpoint, list_checkpoint
 from prewarm.registry.content import content_digest
@@ -21,6 +21,9 @@ from prewarm.registry.declaration_tree import DeclarationTree
 #: What is told of a bundle that was proven with other weights.
 NOT_PROVEN = "same architecture, not proven for these weights"
 
+_NOR_ALIKE = " or this architecture"
+_NOT_DECLARED = f", and its architecture is not known without a {FILE_NAME} that covers it"
+
 
 def published_for_path(
     path: Path, published: Sequence[Published]
@@ -29,6 +32,7 @@ def published_for_path(
 
     Raises:
         RegistryError: the path cannot be read.
+        NotWarm: nothing that is published fits it.
     """
     real = path.resolve()
     try:
@@ -41,7 +45,15 @@ def published_for_path(
     if same:
         return same, None
     architecture = _architecture(checkpoint)
-    return (with_architecture(published, architecture) if architecture else ()), NOT_PROVEN
+    alike = with_architecture(published, architecture) if architecture else ()
+    if not alike:
+        nor = _NOR_ALIKE if architecture else _NOT_DECLARED
+        raise NotWarm(
+            f"{path}: no published checkpoint has this content{nor}; run `prewarm scan` over it, "
+            "or name a model",
+            code="not_published",
+        )
+    return alike, NOT_PROVEN
 
 
 def _architecture(checkpoint: Checkpoint) -> str | None:

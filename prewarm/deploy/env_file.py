@@ -51,7 +51,16 @@ def source_command(env: Path) -> str:
 
 
 def merged_python_path(shim: Path, own: str | None) -> str:
-    """Return ``PYTHONPATH`` with the shim in front of the deployment's own; a shim stands once."""
+    """Return ``PYTHONPATH`` with the shim in front of the deployment's own; a shim stands once.
+
+    Raises:
+        ConfigError: the shim's path would be read as two.
+    """
+    if os.pathsep in str(shim):
+        raise ConfigError(
+            f"{shim}: holds a {os.pathsep!r}, which parts the entries of PYTHONPATH; "
+            "choose another directory with --into"
+        )
     kept = [entry for entry in own.split(os.pathsep) if not _is_shim(entry)] if own else []
     return os.pathsep.join([str(shim), *kept])
 

@@ -81,28 +81,23 @@ def run_hook(wanted: Wanted, environ: Mapping[str, str]) -> Outcome:
     """
     warnings: list[str] = []
     started, misses = _choose_all(wanted, warnings)
-    misses += [
-        Miss(found.model, NotWarm(f"{found.model}: {found.caveat}"))
-        for found in started
-        if found.caveat is not None
-    ]
     if misses and wanted.on_miss == "fail":
         raise misses[0].error
+    # A model that has a bundle starts from it even if something compiles; without one it is eager.
+    eager = EAGER_VARIABLES if wanted.on_miss == "eager" else {}
     prepared = None
-    variables: dict[str, str] = {}
+    variables = dict(eager)
     if started:
         try:
             prepared = prepare(wanted.into, [_bundle(wanted, found) for found in started])
             variables = _variables(wanted, prepared, started, environ, warnings)
+            variables |= eager if len(started) < len(wanted.models) else {}
             _point(prepared, started, variables)
         except PrewarmError as error:
             if wanted.on_miss == "fail":
                 raise
             misses.append(Miss(None, error))
-            prepared, started, variables = None, [], {}
-    # A model that has a bundle starts from it even if something compiles; without one it is eager.
-    if wanted.on_miss == "eager" and len(started) < len(wanted.models):
-        variables |= EAGER_VARIABLES
+            prepared, started, variables = None, [], dict(eager)
     return Outcome(variables, tuple(started), tuple(misses), prepared, tuple(warnings))
 
 
@@ -145,15 +140,19 @@ def _choose_all(wanted: Wanted, warnings: list[str]) -> tuple[list[Started], lis
     misses: list[Miss] = []
     for model in wanted.models:
         try:
-            started.append(_choose(model, published, present))
+            found = _choose(model, published, present)
         except PrewarmError as error:
             misses.append(Miss(model, error))
+            continue
+        started.append(found)
+        if found.caveat is not None:
+            misses.append(Miss(model, NotWarm(f"{model}: {found.caveat}")))
     return started, misses
 
 
 def _choose(model: str, published: Sequence[Published], present: _Present) -> Started:
     candidates, caveat = named(published, model), None
-    if not candidates and Path(model).exists():
+    if not candidates and _is_path(model):
         # The registry's side is slow to import, and a name that is published does not need it.
         from prewarm.deploy.by_path import published_for_path
 
@@ -164,6 +163,11 @@ def _choose(model: str, published: Sequence[Published], present: _Present) -> St
     if caveat is None and chosen.entry.status != "warm":
         caveat = chosen.entry.reason or f"is {chosen.entry.status}"
     return Started(model, chosen, caveat)
+
+
+def _is_path(model: str) -> bool:
+    # Not Path.exists, which raises for a name that is too long.
+    return os.path.lexists(model)
 
 
 class _Present:

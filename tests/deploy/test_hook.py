@@ -249,6 +249,100 @@ def test_one_unknown_model_does_not_hold_back_the_other(
     assert "TORCHINDUCTOR_CACHE_DIR" in sourced(tmp_path / "env")
 
 
+def test_with_several_models_the_first_miss_is_the_failure(
+    publish: Publisher, hook: Run, prewarm_process: Run, tmp_path: Path
+) -> None:
+    publish("warm")
+    publish("partial", status="partial", reason="tunes again at each start", code="retunes")
+    publish("other", facts={"torch": "2.0.0"})
+    how = ("--manifest", publish.cache_dir, "--into", tmp_path / "D", "--on-miss", "fail")
+
+    def failed(*models: str) -> tuple[int, str]:
+        done = prewarm_process("hook", *models, *how)
+        [line] = done.stderr.splitlines()
+        return done.returncode, line.removeprefix("prewarm: error: ").split(":")[0]
+
+    assert failed("warm", "partial", "other", "nope") == (3, "partial")
+    assert failed("warm", "other", "partial") == (4, "other")
+    assert failed("nope", "other") == (3, "nope")
+    assert not (tmp_path / "D").exists()
+
+
+def test_an_eager_start_of_one_of_two_models_reads_the_same_everywhere(
+    publish: Publisher, prewarm_process: Run, tmp_path: Path
+) -> None:
+    publish()
+
+    prewarm_process(
+        "hook", "minilm/v1", "nope", "--manifest", publish.cache_dir, "--into", tmp_path / "D",
+        "--env-file", tmp_path / "env", "--on-miss", "eager",
+    )  # fmt: skip
+
+    for env_file in (tmp_path / "env", tmp_path / "D" / "env"):
+        assert sourced(env_file)["TORCHDYNAMO_DISABLE"] == "1"
+    fixed = json.loads((tmp_path / "D" / "env.json").read_text())["variables"]
+    assert fixed["TORCHDYNAMO_DISABLE"] == "1"
+
+
+def test_two_models_of_one_environment_share_a_directory(
+    publish: Publisher, prewarm_process: Run, tmp_path: Path
+) -> None:
+    publish("a", {"inductor/a/f": b"a"}, variables={"X": "1"})
+    publish("b", {"inductor/b/f": b"b"}, variables={"X": "2"})
+
+    done = prewarm_process(
+        "hook", "a", "b", "--manifest", publish.cache_dir, "--into", tmp_path / "D", "--json"
+    )
+
+    told = json.loads(done.stdout)
+    assert told["misses"] == []
+    tree = Path(told["tree"])
+    assert (tree / "inductor/a/f").read_bytes() == b"a"
+    assert (tree / "inductor/b/f").read_bytes() == b"b"
+    assert told["variables"]["X"] == "1"
+    assert told["warnings"] == [
+        "b: was proven with X=2, another model with 1, which is set; "
+        "start them in processes of their own"
+    ]
+
+
+def test_a_name_that_no_path_can_have_is_an_unknown_model(publish: Publisher, hook: Run) -> None:
+    publish()
+
+    done = hook("--on-miss", "fail", model="x" * 5000)
+
+    assert done.returncode == 3
+    assert "no manifest names this model" in done.stderr
+
+
+def test_a_path_that_nothing_published_fits_is_told(
+    publish: Publisher, hook: Run, tmp_path: Path
+) -> None:
+    publish()
+    (tmp_path / "model").mkdir()
+
+    done = hook("--on-miss", "fail", model=str(tmp_path / "model"))
+
+    assert done.returncode == 3
+    assert "no published checkpoint has this content" in done.stderr
+
+
+def test_an_into_that_python_would_read_as_two_paths_is_a_cold_start(
+    publish: Publisher, prewarm_process: Run, tmp_path: Path
+) -> None:
+    publish()
+
+    done = prewarm_process(
+        "hook", "minilm/v1", "--manifest", publish.cache_dir, "--into", tmp_path / "a:b",
+        "--env-file", tmp_path / "env",
+    )  # fmt: skip
+
+    assert done.returncode == 0
+    [line] = done.stderr.splitlines()
+    assert "choose another directory with --into; starting cold" in line
+    assert not [line for line in (tmp_path / "env").read_text().splitlines() if line[0] != "#"]
+
+
 def test_a_damaged_file_is_put_back_and_told(publish: Publisher, hook: Run, tmp_path: Path) -> None:
     info = publish()
     hook()
