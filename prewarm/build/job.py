@@ -10,6 +10,7 @@ from pathlib import Path
 
 from prewarm.build.key import build_key
 from prewarm.environment import Environment
+from prewarm.registry.checkpoint import CheckpointFile
 from prewarm.registry.declaration import Declaration
 
 
@@ -24,7 +25,23 @@ class Job:
     environment: Environment
     digest: str
     architecture: str
-    size_bytes: int
+    files: tuple[CheckpointFile, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all files; small entries are built first."""
+        return sum(file.size_bytes for file in self.files)
+
+    def changed_file(self) -> str | None:
+        """Return the name of a file that is gone or is not what was digested, if there is one."""
+        for file in self.files:
+            try:
+                found = file.path.stat()
+            except OSError:
+                return file.name
+            if (found.st_size, found.st_mtime_ns) != (file.size_bytes, file.mtime_ns):
+                return file.name
+        return None
 
     def key(self, *, own_graph: bool) -> str:
         """Return the build key; with ``own_graph`` the one that holds for this checkpoint alone."""

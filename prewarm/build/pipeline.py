@@ -265,6 +265,7 @@ def _publish(
     What is usable goes into ``cache_dir`` before it is recorded.
     """
     database, at = bench.database, bench.at()
+    _still_there(job)
     if verdict.status not in (Status.WARM, Status.PARTIAL):
         return database.move(
             job.entry_id, verdict.status, at=at, reason=verdict.reason, code=verdict.code,
@@ -303,9 +304,23 @@ def _publish(
     )
 
 
-def _failed(bench: Bench, job: Job, log: Path, error: ChildFailed) -> Entry:
+def _still_there(job: Job) -> None:
+    """Refuse to publish for a checkpoint that is not the one that was digested any more."""
     if not job.checkpoint.exists():
-        error = ChildFailed("the checkpoint vanished while it was built", code="vanished")
+        raise ChildFailed("the checkpoint vanished while it was built", code="vanished")
+    changed = job.changed_file()
+    if changed is not None:
+        raise ChildFailed(
+            f"{changed} changed while the checkpoint was built; the next scan builds it again",
+            code="changed",
+        )
+
+
+def _failed(bench: Bench, job: Job, log: Path, error: ChildFailed) -> Entry:
+    try:
+        _still_there(job)
+    except ChildFailed as gone:
+        error = gone
     entry = bench.database.entry(job.model, job.environment.id)
     return bench.database.move(
         job.entry_id,

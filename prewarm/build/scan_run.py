@@ -25,8 +25,10 @@ from prewarm.registry.scan import scan_registry
 from prewarm.store.collect import collect
 from prewarm.store.database import DATABASE_NAME, Database
 from prewarm.store.entries import Entry
+from prewarm.store.manifest import manifests_directory
 from prewarm.store.status import WORKING, Status
 from prewarm.store.timestamp import timestamp
+from prewarm.store.whole_file import make_directory
 
 #: A scan waits this many settle times for checkpoints that are still being written, then leaves
 #: them to the next.
@@ -73,6 +75,9 @@ def run_scan(
     if not settings.registry.is_dir():
         raise RegistryError(f"registry {settings.registry}: no such directory; pass --registry DIR")
     with state_lock(settings.state_dir, what="prewarm scan", at=timestamp(now_s())):
+        # Told before a long build, not after it.
+        make_directory(manifests_directory(settings.cache_dir))
+        make_directory(settings.cache_dir / "bundles")
         workspace = Workspace(settings.state_dir)
         copy = workspace.open()
         database = Database(settings.state_dir / DATABASE_NAME)

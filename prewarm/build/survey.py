@@ -121,14 +121,13 @@ class Surveyor:
     ) -> tuple[Entry, Job | None]:
         """Queue the entry if what its bundle was proven for has changed; return its job then."""
         database, at = self._bench.database, self._bench.at()
-        size_bytes = sum(file.size_bytes for file in item.checkpoint.files)
         database.see_checkpoint(
             item.checkpoint.name,
             item.checkpoint.path,
             digest=digest,
             architecture=architecture,
             aliases=item.checkpoint.aliases,
-            size_bytes=size_bytes,
+            size_bytes=item.checkpoint.size_bytes,
             at=at,
         )
         self._drop_nameless(item.checkpoint.name)
@@ -141,7 +140,7 @@ class Surveyor:
             environment=environment,
             digest=digest,
             architecture=architecture,
-            size_bytes=size_bytes,
+            files=item.checkpoint.files,
         )
         changed = self._what_changed(entry, job)
         if changed is None:

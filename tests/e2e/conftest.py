@@ -52,11 +52,13 @@ class Place:
             **self.variables,
         }
 
-    def prewarm(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def prewarm(
+        self, *words: str, variables: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run prewarm to its end."""
         return subprocess.run(
             [sys.executable, "-m", "prewarm.cli", *words],
-            env=self.environ(),
+            env=self.environ() | dict(variables or {}),
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -79,16 +81,10 @@ class Place:
         return int(count)
 
     def serve(
-        self,
-        kind: str,
-        model: Path,
-        order: str = "declared",
-        *,
-        sourced: Path | None,
-        python_path: str = "",
+        self, kind: str, model: Path, order: str = "declared", *, sourced: Path | None
     ) -> dict[str, Any]:
         """Start a server that knows nothing of prewarm, with an env file sourced by sh if given."""
-        environ = self.environ() | {"PYTHONPATH": python_path, "HF_HUB_OFFLINE": "1"}
+        environ = self.environ() | {"HF_HUB_OFFLINE": "1"}
         for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
             environ.pop(name, None)
         if sourced is None:  # cold: a cache directory of its own, empty
@@ -117,15 +113,21 @@ class Place:
         answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
         return answer
 
-    def started_warm(self, model: str, kind: str, path: Path, **options: Any) -> dict[str, Any]:
-        """Run the hook for a model, start the server from its env file, and check that it hit."""
+    def started_warm(
+        self, model: str, kind: str, path: Path, order: str = "declared", *, python_path: str = ""
+    ) -> dict[str, Any]:
+        """Run the hook as the server's pre-start, start the server, and check that it hit.
+
+        The hook sees the server's own ``PYTHONPATH``, as under systemd, and merges it.
+        """
         env_file = self.root / f"{model.replace('/', '-')}.env"
         into = self.root / "private" / model.replace("/", "-")
         hooked = self.prewarm(
-            "hook", model, "--into", str(into), "--env-file", str(env_file), "--on-miss", "fail"
-        )
+            "hook", model, "--into", str(into), "--env-file", str(env_file), "--on-miss", "fail",
+            variables={"PYTHONPATH": python_path} if python_path else None,
+        )  # fmt: skip
         assert hooked.returncode == 0, hooked.stderr
-        answer = self.serve(kind, path, sourced=env_file, **options)
+        answer = self.serve(kind, path, order, sourced=env_file)
         assert answer["compilers"] == []
         assert answer["fx"].get("fxgraph_cache_miss", 0) == 0, answer
         assert answer["aot"].get("autograd_cache_miss", 0) == 0, answer
