@@ -150,7 +150,7 @@ def scan_fails(place, model: str = "bad/v1", **variables: str) -> dict:
         ("sizes = { batch = [1] }\n", "", ["rows", "x", "batch"]),
         ("batch = [1]", "bathc = [1]", ["batch"]),
         ('dtype = "float32"', 'dtype = "float23"', ["dtype", "float23"]),
-        ("[compile]", "[compile", ["prewarm.toml:6"]),
+        ("[compile]", "[compile", ["prewarm.toml:7"]),
     ],
     ids=["unknown key", "misspelt", "dynamic", "unbound", "misspelt size", "dtype", "no toml"],
 )
