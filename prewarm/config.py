@@ -113,12 +113,20 @@ def _config_file(
     for value, source in named:
         if value is not None:
             path = _path(_Found(value, source, Path.cwd()), home)
-            if not path.is_file():
-                raise ConfigError(f"{source}: {path} is no file; name a TOML file or leave it out")
+            if not _is_file(path):
+                raise ConfigError(f"{source}: {path} is no file that can be read; name a TOML file")
             return path
     user = _user_dir(environ, "CONFIGURATION_DIRECTORY", "XDG_CONFIG_HOME", ".config")
     places = [SYSTEM_CONFIG] if user is None else [user / "config.toml", SYSTEM_CONFIG]
-    return next((path for path in places if path.is_file()), None)
+    return next((path for path in places if _is_file(path)), None)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except PermissionError:
+        # A directory that is closed to this user, such as somebody else's configuration.
+        return False
 
 
 def _read_file(path: Path | None) -> dict[str, _Found]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -99,3 +101,18 @@ def test_sizes_take_bytes_and_units() -> None:
     assert memory("1000") == 1000
     assert memory("2K") == 2048
     assert memory("3GiB") == 3 << 30
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="root makes what another user cannot enter")
+def test_a_configuration_that_is_closed_to_the_user_is_nobodys() -> None:
+    with tempfile.TemporaryDirectory(prefix="prewarm-test-") as name:
+        Path(name).chmod(0o700)
+        os.seteuid(65534)
+        try:
+            settings = load_settings({}, {"HOME": "/h", "XDG_CONFIG_HOME": name})
+            with pytest.raises(ConfigError, match="is no file that can be read"):
+                load_settings({"config": Path(name) / "c.toml"}, {})
+        finally:
+            os.seteuid(0)
+
+    assert settings.cache_dir == Path("/h/.cache/prewarm")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import click
@@ -30,8 +31,11 @@ def command(
     Read it before you scan: loader, class, dtype and above all the input sizes that your server
     uses are yours to state.
     """
-    if not checkpoint.exists():
-        raise RegistryError(f"{checkpoint}: no such checkpoint; name its directory or .pt2 file")
+    # Not Path.exists, which raises below a directory that is closed to us.
+    if not os.access(checkpoint, os.R_OK, effective_ids=True):
+        raise RegistryError(
+            f"{checkpoint}: no such checkpoint that can be read; name its directory or .pt2 file"
+        )
     text = draft_declaration(checkpoint, device=device)
     target = output or (checkpoint if checkpoint.is_dir() else checkpoint.parent) / FILE_NAME
     if target.exists() and not force:

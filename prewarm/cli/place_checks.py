@@ -40,11 +40,15 @@ def _registry(settings: Settings) -> Finding:
         return Finding(
             "registry", "warn", "none is set", "name it with --registry or PREWARM_REGISTRY"
         )
-    if not registry.is_dir():
+    try:
+        is_directory = registry.is_dir()
+    except PermissionError:
+        is_directory = True
+    if not is_directory:
         return Finding(
             "registry", "fail", f"{registry} is no directory", "name another with --registry"
         )
-    if not os.access(registry, os.R_OK | os.X_OK):
+    if not os.access(registry, os.R_OK | os.X_OK, effective_ids=True):
         return Finding(
             "registry",
             "fail",
@@ -55,7 +59,7 @@ def _registry(settings: Settings) -> Finding:
 
 
 def _writable(check: str, path: Path, *, flag: str) -> Finding:
-    place = next(parent for parent in (path, *path.parents) if parent.exists())
+    place = next(parent for parent in (path, *path.parents) if os.path.lexists(parent))
     try:
         with tempfile.NamedTemporaryFile(dir=place, prefix=".prewarm-doctor-"):
             pass
@@ -107,7 +111,7 @@ def _temporary(environ: Mapping[str, str]) -> Finding:
             f"HOME is not set; TMPDIR is {temporary}",
             "fine as long as --cache-dir and --state-dir are given",
         )
-    if not os.access(home, os.W_OK):
+    if not os.access(home, os.W_OK, effective_ids=True):
         return Finding(
             "HOME, TMPDIR",
             "warn",

@@ -148,9 +148,9 @@ def make_directory(path: Path) -> None:
     Raises:
         NotWritable: it cannot be made.
     """
-    if path.is_dir():
-        return
     with write_errors(path):
+        if path.is_dir():
+            return
         missing = [path, *(parent for parent in path.parents if not os.path.lexists(parent))]
         for directory in reversed(missing):
             try:

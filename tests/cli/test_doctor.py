@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 
 from prewarm.cli import machine_checks
 from prewarm.cli.machine_checks import check_machine
+from prewarm.cli.place_checks import check_places
+from prewarm.config import Settings
 from prewarm.environment import Environment
 
 Result = tuple[int, str, str]
@@ -125,3 +128,21 @@ def test_a_proof_user_that_is_not_there_is_told(
     _, out, _ = prewarm("doctor", "--cache-dir", tmp_path, "--state-dir", tmp_path)
 
     assert "no user 'no-such-user', so proofs run as root" in out
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="root makes what another user cannot enter")
+def test_places_that_are_closed_to_the_user_are_findings() -> None:
+    with tempfile.TemporaryDirectory(prefix="prewarm-test-") as name:
+        place = Path(name) / "closed" / "place"
+        place.mkdir(parents=True)
+        place.parent.chmod(0o700)
+        os.seteuid(65534)
+        try:
+            settings = Settings(registry=place, cache_dir=place, state_dir=place, builder="b")
+            found = {one.check: one for one in check_places(settings, {"HOME": name})}
+        finally:
+            os.seteuid(0)
+
+    assert found["registry"].level == found["cache_dir"].level == "fail"
+    assert "cannot be read as user 65534" in found["registry"].found
+    assert "cannot be written (Permission denied)" in found["cache_dir"].found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -490,3 +491,74 @@ def test_a_hook_with_nothing_to_do_is_fast(publish: Publisher, hook: Run, tmp_pa
 
     # The bound is 0.25 s, which tests/bench measures; a busy machine needs some air here.
     assert min(taken) < 0.5
+
+
+def test_a_hook_with_nothing_to_do_unpacks_and_imports_nothing(
+    publish: Publisher, hook: Run, tmp_path: Path
+) -> None:
+    publish()
+    hook()
+    code = (
+        "import sys; from prewarm.cli.main import main; code = main(sys.argv[1:]);"
+        "slow = {'zstandard', 'tarfile', 'pydantic', 'rich', 'cryptography', 'sqlite_utils',"
+        " 'torch', 'prewarm.registry', 'prewarm.store.bundle'};"
+        "sys.exit(code or str(slow & set(sys.modules) or 'none'))"
+    )
+    arguments = ("hook", "minilm/v1", "--manifest", publish.cache_dir, "--into", tmp_path / "D")
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments), "--on-miss", "fail"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stderr == "none\n"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="root makes what another user cannot enter")
+def test_places_that_are_closed_to_the_user_are_one_line_each(
+    publish: Publisher, open_directory: Path
+) -> None:
+    publish()
+    shutil.copytree(publish.cache_dir, open_directory / "cache")
+    (open_directory / "closed").mkdir(mode=0o700)
+
+    def told(code: int, **places: str) -> str:
+        done = as_nobody(
+            "hook", "minilm/v1", "--on-miss", "fail",
+            "--manifest", open_directory / places.get("cache", "cache"),
+            "--into", open_directory / places.get("into", "D"),
+        )  # fmt: skip
+        assert done[0] == code, done
+        [line] = done[1].splitlines()
+        assert "internal error" not in line
+        return line
+
+    assert "closed/c: cannot be read (Permission denied)" in told(5, cache="closed/c")
+    assert "cannot be written as user 65534 (Permission denied)" in told(1, into="closed/D")
+    assert "cannot be written as user 65534 (Permission denied)" in told(1, into="new")
+
+
+def as_nobody(*arguments: object) -> tuple[int, str]:
+    """Run a command in a fork, since another user may not reach this Python's files."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            sys.stderr = os.fdopen(writing, "w")
+            import prewarm.cli.hook
+
+            assert prewarm.cli.hook
+            os.seteuid(65534)
+            from prewarm.cli.main import main
+
+            code = main([str(argument) for argument in arguments])
+            sys.stderr.flush()
+            os._exit(code)
+        finally:
+            os._exit(99)
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        text = file.read()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
