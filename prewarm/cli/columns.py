@@ -1,7 +1,6 @@
 """Plain aligned columns: what a listing prints without the start-up time of rich.
 
-Owns widths and shortening. Colours are click's, which leaves them out where the output is no
-terminal.
+Owns widths. Colours are click's, which leaves them out where the output is no terminal.
 """
 
 from __future__ import annotations

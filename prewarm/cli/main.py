@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import CompletionItem
 
 from prewarm import __version__
 from prewarm.errors import PrewarmError
@@ -55,6 +56,15 @@ class LazyCommands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete a command's name without importing one, which would take half a second."""
+        commands = [
+            CompletionItem(name, help=line)
+            for name, line in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -86,6 +96,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; every error is told here and nowhere else."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
+        if not arguments and "_PREWARM_COMPLETE" not in os.environ:
+            return _told_help()
         code = cli.main(arguments, prog_name="prewarm", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -109,6 +121,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = " ".join(f"{type(error).__name__}: {error}".split())
         hint = "run again with PREWARM_TRACEBACK=1 to see where, and report it"
         return _told(arguments, f"internal error: {text} ({hint})", "internal", 1)
+
+
+def _told_help() -> int:
+    context = cli.make_context("prewarm", [], resilient_parsing=True)
+    click.echo(cli.get_help(context), err=True)
+    return click.UsageError.exit_code
 
 
 def _told(arguments: list[str], message: str, code: str, exit_code: int) -> int:

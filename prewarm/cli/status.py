@@ -20,6 +20,7 @@ from prewarm.cli.options import example, json_option, settings_flags
 from prewarm.cli.status_fields import speed, status_fields
 from prewarm.config import load_settings
 from prewarm.errors import RegistryError
+from prewarm.store.status import Status
 from prewarm.store.timestamp import epoch_seconds
 from prewarm.store.view import StatusRow, read_status
 
@@ -52,7 +53,7 @@ def command(
     MODEL is a name or an alias.
     """
     settings = load_settings(flags, os.environ)
-    rows = _wanted(read_status(settings.state_dir), models)
+    rows = _wanted([row for row in read_status(settings.state_dir) if _matters(row)], models)
     entries = [status_fields(row) for row in rows]
     if as_json:
         click.echo(json.dumps({"entries": entries}, indent=2))
@@ -66,6 +67,11 @@ def command(
     if with_log:
         for entry in entries:
             click.echo(_log(entry))
+
+
+def _matters(row: StatusRow) -> bool:
+    # An entry of no environment tells that a declaration was wrong; retired, it tells nothing.
+    return bool(row.environment_id) or row.status != Status.RETIRED
 
 
 def _wanted(rows: Sequence[StatusRow], models: Sequence[str]) -> Sequence[StatusRow]:

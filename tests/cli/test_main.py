@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 import pytest
@@ -15,6 +19,7 @@ from prewarm import __version__
 from prewarm.cli import main as main_module
 from prewarm.cli.main import COMMANDS, cli, main
 from prewarm.errors import EnvironmentDiffers, ManifestUnavailable, NotWarm, PrewarmError
+from prewarm.store.database import Database
 
 Result = tuple[int, str, str]
 Prewarm = Callable[..., Result]
@@ -179,3 +184,69 @@ def test_sigint_while_a_command_runs_ends_with_130() -> None:
 
     assert done.returncode == 130
     assert done.stderr.strip() == b"prewarm: error: interrupted"
+
+
+def test_every_class_of_errors_has_an_exit_code_of_the_contract() -> None:
+    def below(kind: type[PrewarmError]) -> set[type[PrewarmError]]:
+        return {kind}.union(*map(below, kind.__subclasses__()))
+
+    other = {kind.__name__: kind.exit_code for kind in below(PrewarmError) if kind.exit_code != 1}
+
+    assert other.pop("Interrupted", 130) == 130, "build's own; there only if a test imported it"
+    assert other == {"NotWarm": 3, "EnvironmentDiffers": 4, "ManifestUnavailable": 5}
+
+
+def test_without_a_command_the_help_is_shown_as_wrong_usage(prewarm: Prewarm) -> None:
+    code, out, err = prewarm()
+
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: prewarm [OPTIONS] COMMAND")
+    assert all(name in err for name in COMMANDS)
+
+
+def test_every_file_that_holds_a_command_is_in_the_table() -> None:
+    held = set()
+    for file in Path(main_module.__file__).parent.glob("[a-z]*.py"):
+        if re.search(r"^@click\.command", file.read_text(), re.MULTILINE):
+            held.add(file.stem)
+
+    assert held == set(COMMANDS)
+
+
+def test_ctrl_c_in_the_middle_of_a_command_ends_it_with_130(
+    state_dir: Path, database: Database, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "log")
+    database.put_entry("m", "e", at="2027-01-15T08:00:00.000Z", log=str(tmp_path / "log"))
+    argv = [sys.executable, "-m", "prewarm.cli", "status", "--log", "--state-dir", str(state_dir)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    # Opening it for writing waits until the command has opened it for reading.
+    with open(tmp_path / "log", "wb"):
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+
+    assert process.returncode == 130
+    assert err == b"\nprewarm: error: interrupted\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["status", "--help"], ["completion", "bash"]])
+def test_a_reader_that_is_gone_before_the_first_line_is_no_error(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    argv = [sys.executable, "-m", "prewarm.cli", *arguments]
+
+    done = subprocess.run(argv, stdout=writing, stderr=subprocess.PIPE, check=False)
+
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_the_installed_script_is_this_command() -> None:
+    [script] = [
+        found
+        for found in importlib.metadata.entry_points(group="console_scripts")
+        if found.name == "prewarm"
+    ]
+
+    assert script.load() is main

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from prewarm.cli.status import age, size
@@ -195,3 +200,60 @@ def test_sizes(size_bytes: int, told: str) -> None:
 )
 def test_ages(seconds: float, told: str) -> None:
     assert age(seconds) == told
+
+
+def test_an_entry_that_was_only_a_wrong_declaration_and_is_mended_is_not_shown(
+    filled: Database, prewarm: Prewarm, state_dir: Path
+) -> None:
+    filled.put_entry(
+        "minilm/v1", "", at=AT, status=Status.RETIRED, reason="can be read again", code="mended"
+    )
+    filled.put_entry("wrong", "", at=AT, status=Status.FAILED, reason="unknown key", code="c")
+    filled.put_entry("gone", "e1", at=AT, status=Status.RETIRED, reason="is gone", code="c")
+
+    _, out, _ = prewarm("status", "--state-dir", state_dir)
+    _, told, _ = prewarm("status", "minilm/v1", "--state-dir", state_dir, "--json")
+
+    assert [line.split()[:2] for line in out.splitlines() if "minilm" in line] == [
+        ["minilm/v1", "warm"]
+    ]
+    assert "can be read again" not in out
+    assert "unknown key" in out
+    assert "is gone" in out
+    assert [entry["status"] for entry in json.loads(told)["entries"]] == ["warm"]
+
+
+def on_a_terminal(state_dir: Path, **environ: str) -> str:
+    """Run the command with a pseudo-terminal as its output and return all that it wrote."""
+    main_end, terminal = pty.openpty()
+    argv = [sys.executable, "-m", "prewarm.cli", "status", "--state-dir", str(state_dir)]
+    kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    process = subprocess.Popen(argv, stdout=terminal, env=kept | {"TERM": "xterm"} | environ)
+    os.close(terminal)
+    written = b""
+    # Linux ends a terminal whose other end is closed with EIO.
+    with suppress(OSError):
+        while chunk := os.read(main_end, 4096):
+            written += chunk
+    os.close(main_end)
+    assert process.wait() == 0
+    return written.decode()
+
+
+def test_colours_are_for_terminals_that_want_them(filled: Database, state_dir: Path) -> None:
+    coloured = on_a_terminal(state_dir)
+    plain = on_a_terminal(state_dir, NO_COLOR="1")
+
+    assert "\x1b[32mwarm\x1b[0m" in coloured
+    assert "\x1b[31mfailed\x1b[0m" in coloured
+    assert "\x1b" not in plain
+    assert click.unstyle(coloured) == plain
+
+
+def test_a_log_that_is_gone_is_told(database: Database, prewarm: Prewarm, state_dir: Path) -> None:
+    database.put_entry("m", "e", at=AT, log="/nowhere/log")
+
+    code, out, _ = prewarm("status", "--log", "--state-dir", state_dir)
+
+    assert code == 0
+    assert "/nowhere/log cannot be read (No such file or directory)" in out
