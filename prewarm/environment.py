@@ -46,6 +46,8 @@ class Difference:
 
     def sentence(self) -> str:
         """Say the difference in one plain sentence without a full stop."""
+        if self.fact == "variables":
+            return _told_variables(_mapping(self.recorded), _mapping(self.present))
         name = self.fact.replace("_", " ")
         here, there = _told(self.present), _told(self.recorded)
         return f"{name} is {here} here, the bundle was built with {there}"
@@ -91,6 +93,23 @@ def compare(recorded: Environment, present: Environment) -> tuple[Difference, ..
         for name in names
         if ours.get(name) != theirs.get(name)
     )
+
+
+def _told_variables(recorded: Mapping[str, str], present: Mapping[str, str]) -> str:
+    """Name only the variables that differ: the rest of the two texts is alike and long."""
+    told = []
+    for name in sorted(recorded.keys() | present.keys()):
+        if recorded.get(name) == present.get(name):
+            continue
+        here = repr(present[name]) if name in present else "not set"
+        there = f"with {recorded[name]!r}" if name in recorded else "without it"
+        told.append(f"{name} is {here} here, the bundle was built {there}")
+    return ", and ".join(told)
+
+
+def _mapping(text: str | None) -> dict[str, str]:
+    found: dict[str, str] = json.loads(text or "{}")
+    return found
 
 
 def _told(value: str | None) -> str:

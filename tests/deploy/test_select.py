@@ -133,6 +133,20 @@ def test_variables_that_the_env_file_sets_are_no_difference() -> None:
     assert without_own_variables(mine, entry) is mine
 
 
+def test_only_the_variables_that_differ_are_told_with_both_values() -> None:
+    recorded = published(facts={"variables": '{"TORCHINDUCTOR_X": "1", "TRITON_Y": "a"}'})
+
+    line = told(
+        {"variables": '{"CXX": "g++-13", "TORCHINDUCTOR_X": "1", "TRITON_Y": "b"}'}, recorded
+    )
+
+    assert line.startswith(
+        "minilm/v1: CXX is 'g++-13' here, the bundle was built without it, "
+        "and TRITON_Y is 'b' here, the bundle was built with 'a' (cost: "
+    )
+    assert "TRITON_Y is not set here" in told({}, recorded)
+
+
 def test_an_unknown_model_is_told_with_the_nearest_name() -> None:
     assert "did you mean minilm/v1?" in str(not_published("minilm/v9", (published(),)))
     assert "nothing is published yet" in str(not_published("x", ()))
