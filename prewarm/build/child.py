@@ -88,9 +88,11 @@ def run_child(
     spec.workdir.mkdir(parents=True, exist_ok=True)
     spec.log.parent.mkdir(parents=True, exist_ok=True)
     output = spec.workdir / "output.jsonl"
+    asked = spec.workdir / "request.json"
+    asked.write_text(json.dumps(request))  # a file: a child that never reads cannot block us
     log_starts = spec.log.stat().st_size if spec.log.exists() else 0
-    with output.open("wb") as out, spec.log.open("ab") as log:
-        process = _start(spec, out.fileno(), log.fileno(), request)
+    with asked.open("rb") as stdin, output.open("wb") as out, spec.log.open("ab") as log:
+        process = _start(spec, stdin.fileno(), out.fileno(), log.fileno())
     with output.open("rb") as lines:
         watching = _Watching(spec, process, lines, progress, stop)
         try:
@@ -137,14 +139,12 @@ def log_tail(log: Path, start: int = 0) -> tuple[str, ...]:
     ]
 
 
-def _start(
-    spec: ChildSpec, out: int, log: int, request: Mapping[str, Any]
-) -> subprocess.Popen[bytes]:
+def _start(spec: ChildSpec, stdin: int, out: int, log: int) -> subprocess.Popen[bytes]:
     argv = [*spec.interpreter, str(spec.copy / "prewarm_torchside")]
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             argv,
-            stdin=subprocess.PIPE,
+            stdin=stdin,
             stdout=out,
             stderr=log,
             cwd=spec.workdir,
@@ -158,12 +158,6 @@ def _start(
             "check [model] interpreter",
             code="no_interpreter",
         ) from error
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(json.dumps(request).encode())
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()
-    return process
 
 
 class _Watching:
@@ -255,15 +249,15 @@ def _answer(watching: _Watching, returncode: int, tail: tuple[str, ...]) -> dict
         raise ChildFailed(
             str(watching.failure.get("message") or "no reason given"), code=code, tail=tail
         )
-    if watching.answer is not None and returncode == 0:
-        return watching.answer
-    last = f"; its last line: {tail[-1]}" if tail else ""
     if watching.rubbish is not None:
         raise ChildFailed(
             f"it printed what is no message of the protocol: {watching.rubbish!r}",
             code="rubbish",
             tail=tail,
         )
+    if watching.answer is not None and returncode == 0:
+        return watching.answer
+    last = f"; its last line: {tail[-1]}" if tail else ""
     if returncode < 0:
         name = signal.Signals(-returncode).name
         hint = " (out of memory?)" if name == "SIGKILL" else ""
