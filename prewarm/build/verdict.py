@@ -27,7 +27,6 @@ ZEROS: tuple[tuple[str, str, str], ...] = (
         "torch's recompile limit was hit {n} time(s), the rest ran in eager mode",
     ),
     ("cpp_compiled", "cpp_compiled", "{n} C++ kernel(s) were compiled again"),
-    ("triton_compiled", "triton_compiled", "{n} Triton kernel(s) were compiled again"),
     (
         "benchmarked_autotuning",
         "autotuned",
@@ -38,6 +37,7 @@ ZEROS: tuple[tuple[str, str, str], ...] = (
         "retuned",
         "{n} configuration(s) were benchmarked again by coordinate descent (pytorch #172819)",
     ),
+    ("triton_compiled", "triton_compiled", "{n} Triton kernel(s) were compiled again"),
     ("compilers_started", "compiler_started", "{n} compiler(s) were started"),
     ("files_changed", "files_changed", "{n} file(s) were written to the cache directories"),
     ("recompiles", "recompiled", "{n} frame(s) were traced again for a call already made"),

@@ -54,7 +54,7 @@ def fold(events: list[Event], has_triton: bool) -> dict[str, Any]:
     compilers = [event for event in events if event["event"] == "compiler"]
     report["compilers_started"] = None if blind else len(compilers)
     changed = _changed_files(events)
-    report["files_changed"] = None if blind or changed is None else len(changed)
+    report["files_changed"] = None if blind or changed is None else _number_changed(events, changed)
     report["bypass_reasons"] = _distinct(
         event.get("reason")
         for event in events
@@ -135,6 +135,12 @@ def _changed_files(events: list[Event]) -> list[str] | None:
     for event in finished:
         names.extend(event.get("changed", ()))
     return _distinct(names, kept=None)
+
+
+def _number_changed(events: list[Event], names: list[str]) -> int:
+    """Return how many files changed; a process names only its first 200 but counts them all."""
+    counts = [int(event.get("count") or 0) for event in events if event["event"] == "files"]
+    return max([len(names), *counts])
 
 
 def _call(event: Event, blind: bool) -> dict[str, Any]:

@@ -63,6 +63,12 @@ def test_the_run_with_another_call_first_counts_too_and_is_named() -> None:
     assert "when another call comes first" in verdict.reason
 
 
+def test_tuning_is_named_before_the_kernels_that_it_compiles() -> None:
+    verdict = judge([proof(benchmarked_coordinate_descent=19, triton_compiled=10)])
+    assert verdict.code == "retuned"
+    assert "pytorch #172819" in verdict.reason
+
+
 def test_outputs_that_differ_are_never_usable_and_random_ones_are_told_apart() -> None:
     wrong = {"state": "differ", "worst": 0.5, "tolerance": 1e-4, "shape_set": "s", "sizes": {}}
     assert judge([proof(outputs=wrong)]).status is Status.FAILED

@@ -54,6 +54,11 @@ def test_a_start_that_never_compared_its_files_cannot_tell_them() -> None:
     assert fold([START], has_triton=True)["files_changed"] is None
 
 
+def test_changed_files_beyond_the_named_ones_are_counted() -> None:
+    many = {"event": "files", "changed": ["inductor: a"], "count": 700}
+    assert fold([START, many], has_triton=True)["files_changed"] == 700
+
+
 def test_counts_and_reasons() -> None:
     report = fold(
         events(
