@@ -99,7 +99,7 @@ def test_imports_point_one_way() -> None:
     [
         ("registry/scan.py", "from prewarm.build import child"),
         ("store/files.py", "import prewarm.deploy.hook"),
-        ("build/lock.py", "from prewarm.deploy.trust import distrust"),
+        ("build/lock.py", "from prewarm.deploy.hook import run_hook"),
         ("environment.py", "from prewarm import present"),
         ("config.py", "def late():\n    import prewarm.environment"),
         ("cli/status.py", "import torch"),

@@ -1,14 +1,20 @@
 """Adoption: an empty state takes over the bundles that the cache_dir's manifests name.
 
-Nothing is called warm by that: a bundle is only offered for its build key, and each entry is proven
-against it again, here. So a lost state directory costs proofs, not builds.
+Caches are code, so a manifest that others may have written is passed over, by the hook's own rule
+(``store/trust.py``). Nothing is called warm by adoption: a bundle is only offered for its build
+key, and each entry is proven against it again, here. So a lost state directory costs proofs, not
+builds.
 """
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from prewarm.build.pipeline import Bench
 from prewarm.store.bundle import bundle_path
-from prewarm.store.manifest import read_manifests
+from prewarm.store.manifest import manifests_directory, read_manifests
+from prewarm.store.trust import distrust
 
 
 def adopt(bench: Bench) -> int:
@@ -16,9 +22,13 @@ def adopt(bench: Bench) -> int:
     database, cache_dir = bench.database, bench.settings.cache_dir
     if database.entries():
         return 0
+    if any(_distrusted(path) for path in (cache_dir, manifests_directory(cache_dir))):
+        return 0
     manifests, _ = read_manifests(cache_dir)
     adopted = 0
     for read in manifests:
+        if _distrusted(read.path):
+            continue
         for entry in read.manifest.entries:
             packed = bundle_path(cache_dir, entry.bundle.sha256)
             if not packed.is_file() or packed.stat().st_size != entry.bundle.size_bytes:
@@ -35,3 +45,10 @@ def adopt(bench: Bench) -> int:
             )
             adopted += 1
     return adopted
+
+
+def _distrusted(path: Path) -> bool:
+    try:
+        return distrust(path, uid=os.geteuid()) is not None
+    except OSError:
+        return True

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from prewarm.deploy.trust import distrust, require_trusted
 from prewarm.environment import Environment
 from prewarm.errors import ManifestUnavailable
 from prewarm.store.manifest import ManifestEntry, manifests_directory, read_manifests
+from prewarm.store.trust import distrust, require_trusted
 
 #: The variable that carries a declared thread count to the deployment.
 THREADS = "OMP_NUM_THREADS"

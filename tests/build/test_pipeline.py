@@ -175,6 +175,15 @@ def test_an_empty_state_adopts_what_is_published_and_proves_it(shop) -> None:
     assert fresh.entry("m1").bundle_sha256 == sha256
 
 
+def test_a_cache_that_others_can_write_is_not_adopted(shop) -> None:
+    shop.model("m1")
+    shop.scan()
+    (shop.settings.cache_dir / "manifests").chmod(0o777)
+    fresh = shop.with_settings(state_dir=shop.root / "new-state")
+    assert fresh.scan().all_warm
+    assert fresh.builds("m1") == ["compiled"]
+
+
 def test_a_manifest_is_not_written_again_without_news(shop) -> None:
     shop.model("m1")
     shop.scan()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from prewarm.deploy.trust import distrust, require_trusted
 from prewarm.errors import ManifestUnavailable
+from prewarm.store.trust import distrust, require_trusted
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o700, 0o750, 0o555])
