@@ -15,6 +15,7 @@ from typing import Any
 
 from prewarm.build.child import ChildSpec, Progress, run_child
 from prewarm.registry.declaration import Declaration
+from prewarm.store.whole_file import write_errors
 
 #: Set on both sides. A precompiled header lies in the default cache directory and would be made
 #: again, by g++, for each other user; without it the same kernels hit.
@@ -87,10 +88,11 @@ def ask_proof(
     """
     request = {"kind": "prove", "mode": mode, "order": list(order), "full": full}
     home = workdir / "home"
-    home.mkdir(parents=True)
-    if user is not None:
-        for path in (workdir, home):
-            os.chown(path, user, -1)
+    with write_errors(home):
+        home.mkdir(parents=True)
+        if user is not None:
+            for path in (workdir, home):
+                os.chown(path, user, -1)
     return _ask(desk, workdir, request, cache=cache, home=home, user=user)
 
 

@@ -26,18 +26,16 @@ from typing import Any
 
 import psutil
 
+from prewarm.build.process_group import MARKER, POLL_S, end_group, end_strays
 from prewarm.errors import CompileFailed, PrewarmError
+from prewarm.store.whole_file import write_errors
 
-#: How often a running child is looked at.
-POLL_S = 0.05
-#: A child is told to end (SIGTERM), then ended (SIGKILL) after this time.
-TERM_GRACE_S = 2.0
 #: Largest standard output that is read: the protocol needs some hundred kilobytes.
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
 #: Share of the free memory that a child may take when nothing else is set.
 MEMORY_SHARE = 0.85
-#: Variable that every child and whatever it starts carries: the work directory of its run.
-MARKER = "PREWARM_WORKDIR"
+#: With less room than this on its disk, a child that ended without a word had none.
+FULL_BYTES = 64 * 1024
 #: Lines of the log that are kept with a reason.
 TAIL_LINES = 15
 
@@ -82,15 +80,18 @@ def run_child(
 ) -> dict[str, Any]:
     """Start a child, hand it the request and return its answer.
 
-    Raises ``ChildFailed`` with the reason and the log's tail, or ``Interrupted`` once ``stop`` is
-    set.
+    Raises ``ChildFailed`` with the reason and the log's tail, ``Interrupted`` once ``stop`` is
+    set, or ``NoSpace`` and ``NotWritable`` where its files cannot be written.
     """
-    spec.workdir.mkdir(parents=True, exist_ok=True)
-    spec.log.parent.mkdir(parents=True, exist_ok=True)
     output = spec.workdir / "output.jsonl"
     asked = spec.workdir / "request.json"
-    asked.write_text(json.dumps(request))  # a file: a child that never reads cannot block us
-    log_starts = spec.log.stat().st_size if spec.log.exists() else 0
+    with write_errors(spec.workdir):
+        spec.workdir.mkdir(parents=True, exist_ok=True)
+        spec.log.parent.mkdir(parents=True, exist_ok=True)
+        asked.write_text(json.dumps(request))  # a file: a child that never reads cannot block us
+        output.touch()
+        spec.log.touch()
+        log_starts = spec.log.stat().st_size
     with asked.open("rb") as stdin, output.open("wb") as out, spec.log.open("ab") as log:
         process = _start(spec, stdin.fileno(), out.fileno(), log.fileno())
     with output.open("rb") as lines:
@@ -102,27 +103,18 @@ def run_child(
             process.wait()
             end_strays(str(spec.workdir))
     tail = log_tail(spec.log, log_starts)
-    return _answer(watching, process.returncode, tail)
-
-
-def end_group(group: int) -> None:
-    """End a process group: SIGTERM, then SIGKILL for whoever is still there."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGTERM)
-        ends_s = time.monotonic() + TERM_GRACE_S
-        while time.monotonic() < ends_s and _group_lives(group):
-            time.sleep(POLL_S)
-        os.killpg(group, signal.SIGKILL)
-
-
-def end_strays(directory: str) -> None:
-    """End processes that left their group but still carry a variable naming ``directory``."""
-    marker = f"{MARKER}={directory}".encode()
-    for process in psutil.process_iter():
-        with contextlib.suppress(OSError, psutil.Error):
-            variables = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-            if process.pid != os.getpid() and any(v.startswith(marker) for v in variables):
-                process.kill()
+    try:
+        return _answer(watching, process.returncode, tail)
+    except ChildFailed as error:
+        # A child cannot tell by itself: what it would write its reason to is full too.
+        if error.code in ("ended_early", "rubbish") and _is_full(spec.workdir):
+            raise ChildFailed(
+                f"no space left for {spec.workdir.parent}; free some space there or choose "
+                "another state_dir",
+                code="no_space",
+                tail=tail,
+            ) from error
+        raise
 
 
 def log_tail(log: Path, start: int = 0) -> tuple[str, ...]:
@@ -269,16 +261,9 @@ def _answer(watching: _Watching, returncode: int, tail: tuple[str, ...]) -> dict
     )
 
 
-def _group_lives(group: int) -> bool:
-    """Tell whether a process of the group still runs.
-
-    One that only waits to be reaped does not count.
-    """
-    for process in psutil.process_iter(["status"]):
-        with contextlib.suppress(psutil.Error, ProcessLookupError, OSError):
-            if process.info["status"] != psutil.STATUS_ZOMBIE and os.getpgid(process.pid) == group:
-                return True
-    return False
+def _is_full(directory: Path) -> bool:
+    free = os.statvfs(directory)
+    return free.f_bavail * free.f_frsize < FULL_BYTES
 
 
 def _memory_of(pid: int) -> int:

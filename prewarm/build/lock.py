@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from prewarm.errors import LockHeld, NotWritable
+from prewarm.store.whole_file import write_errors
 
 LOCK_NAME = "lock"
 
@@ -21,6 +22,7 @@ def state_lock(state_dir: Path, *, what: str, at: str) -> Iterator[None]:
     Raises:
         LockHeld: another process holds it; the message names that process.
         NotWritable: the directory cannot be written.
+        NoSpace: no space left in it.
 
     """
     path = state_dir / LOCK_NAME
@@ -37,11 +39,14 @@ def state_lock(state_dir: Path, *, what: str, at: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LockHeld(f"{_holder(file.read())} holds {path}; wait for it or end it") from None
-        file.seek(0)
-        file.truncate()
-        file.write(json.dumps({"pid": os.getpid(), "what": what, "since": at}))
-        file.flush()
+        _sign(path, {"pid": os.getpid(), "what": what, "since": at})
         yield
+
+
+def _sign(path: Path, holder: dict[str, object]) -> None:
+    # In place: a renamed file would be another lock.
+    with write_errors(path):
+        path.write_text(json.dumps(holder))
 
 
 def _holder(text: str) -> str:

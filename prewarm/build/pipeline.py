@@ -40,8 +40,6 @@ from prewarm.store.whole_file import publish_file
 #: torch keeps this many graphs for one piece of code unless told otherwise
 #: (torch/_dynamo/config.py, 2.9 to 2.14).
 DEFAULT_RECOMPILE_LIMIT = 8
-#: A proof takes seconds to minutes; the declared time limit is meant for builds and holds for it
-#: too.
 #: What a warm entry says whose checkpoint could not share the bundle of its architecture.
 OWN_GRAPH_REASON = (
     "warm from a build of its own: its graph depends on weight values, so the bundle of the same "

@@ -58,7 +58,14 @@ def _can_use(user: int, desk: Desk, cache: Path) -> bool:
     argv = [*desk.interpreter, "-c", _CAN_READ, *map(str, files), str(desk.copy), str(cache)]
     try:
         done = subprocess.run(
-            argv, user=user, cwd="/", env={}, timeout=_TIMEOUT_S, capture_output=True, check=False
+            argv,
+            user=user,
+            cwd="/",
+            env={},
+            timeout=_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from prewarm.build.adopt import adopt
@@ -20,7 +20,7 @@ from prewarm.build.step import Reporter, Step
 from prewarm.build.survey import Survey, Surveyor
 from prewarm.build.workspace import Workspace
 from prewarm.config import Settings
-from prewarm.errors import ConfigError, PrewarmError, RegistryError
+from prewarm.errors import ConfigError, NotWritable, PrewarmError, RegistryError
 from prewarm.registry.scan import scan_registry
 from prewarm.store.collect import collect
 from prewarm.store.database import DATABASE_NAME, Database
@@ -28,7 +28,7 @@ from prewarm.store.entries import Entry
 from prewarm.store.manifest import manifests_directory
 from prewarm.store.status import WORKING, Status
 from prewarm.store.timestamp import timestamp
-from prewarm.store.whole_file import make_directory
+from prewarm.store.whole_file import make_writable
 
 #: A scan waits this many settle times for checkpoints that are still being written, then leaves
 #: them to the next.
@@ -76,8 +76,8 @@ def run_scan(
         raise RegistryError(f"registry {settings.registry}: no such directory; pass --registry DIR")
     with state_lock(settings.state_dir, what="prewarm scan", at=timestamp(now_s())):
         # Told before a long build, not after it.
-        make_directory(manifests_directory(settings.cache_dir))
-        make_directory(settings.cache_dir / "bundles")
+        make_writable(manifests_directory(settings.cache_dir))
+        make_writable(settings.cache_dir / "bundles")
         workspace = Workspace(settings.state_dir)
         copy = workspace.open()
         database = Database(settings.state_dir / DATABASE_NAME)
@@ -101,9 +101,15 @@ def _until_settled(bench: Bench, models: tuple[str, ...]) -> tuple[Survey, tuple
     And wait a while for checkpoints that are still being written.
     """
     surveyor = Surveyor(bench)
+    tried: set[tuple[int, str]] = set()
+    retired: tuple[str, ...] = ()
     for _ in range(SETTLE_ROUNDS):
-        survey, retired = _look(bench, surveyor, models)
-        _work(bench, survey)
+        survey, gone = _look(bench, surveyor, models)
+        retired += gone
+        # What failed is tried again by the next scan, not while this one waits for another's files.
+        jobs = [job for job in survey.jobs if (job.entry_id, job.digest) not in tried]
+        tried |= {(job.entry_id, job.digest) for job in jobs}
+        _work(bench, jobs)
         if not survey.settling:
             break
         wait_s = bench.settings.settle_s
@@ -140,9 +146,9 @@ def _look(
     return survey, retired
 
 
-def _work(bench: Bench, survey: Survey) -> None:
-    total = len(survey.jobs)
-    for done, job in enumerate(survey.jobs):
+def _work(bench: Bench, jobs: Sequence[Job]) -> None:
+    total = len(jobs)
+    for done, job in enumerate(jobs):
         if bench.stop.is_set():
             raise Interrupted("interrupted; the work is queued again")
         started_s = time.monotonic()
@@ -182,6 +188,6 @@ def _process(bench: Bench, job: Job) -> Entry:
                 checkpoint_digest=job.digest,
                 architecture=job.architecture,
             )
-        if error.code in ("no_space", "not_writable"):
+        if isinstance(error, NotWritable):  # nor could the next one be published
             raise
         return entry

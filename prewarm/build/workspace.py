@@ -14,9 +14,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from prewarm.build.child import end_strays
-from prewarm.errors import NoSpace, NotWritable
+from prewarm.build.process_group import end_strays
 from prewarm.store.torchside_copy import copy_torchside, torchside_digest
+from prewarm.store.whole_file import write_errors
 
 
 class Workspace:
@@ -31,20 +31,15 @@ class Workspace:
 
         Raises:
             NotWritable: the state directory cannot be written.
+            NoSpace: no space left in it.
 
         """
-        try:
+        with write_errors(self.root):
             self._clear()
             self.logs.mkdir(parents=True, exist_ok=True)
             self.root.mkdir(parents=True, mode=0o755)
             copy = self.root / f"torchside-{torchside_digest()}"
             copy_torchside(copy)
-        except OSError as error:
-            kind = NoSpace if error.errno == 28 else NotWritable
-            raise kind(
-                f"{error.filename or self.root}: {error.strerror}; free some room or name another "
-                "--state-dir"
-            ) from error
         return copy
 
     @contextlib.contextmanager
@@ -52,9 +47,14 @@ class Workspace:
         """Yield a new directory of an unforeseeable name, readable by others.
 
         Removed afterwards.
+
+        Raises:
+            NoSpace: no space left in the state directory.
+
         """
-        path = Path(tempfile.mkdtemp(prefix=purpose + "-", dir=self.root))
-        path.chmod(0o755)
+        with write_errors(self.root):
+            path = Path(tempfile.mkdtemp(prefix=purpose + "-", dir=self.root))
+            path.chmod(0o755)
         try:
             yield path
         finally:

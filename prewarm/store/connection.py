@@ -138,8 +138,13 @@ class Connection:
         application = self._pragma("application_id")
         tables = self.query("SELECT name FROM sqlite_master LIMIT 1")
         ours = application == APPLICATION_ID if version else application == 0 and not tables
-        if not ours:
+        if ours:
+            return
+        # Another process may have migrated between these reads, each of a state of its own.
+        now = self._version()
+        if now == version:
             raise not_ours(self.path)
+        self._check_ours(now)
 
     def _pragma(self, name: str) -> int:
         value: int = self.query(f"PRAGMA {name}")[0][name]

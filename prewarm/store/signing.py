@@ -120,7 +120,7 @@ def _load(path: Path) -> SigningKey:
     except OSError as error:
         raise ConfigError(
             f"signing key {path}: cannot be read ({error.strerror}); give this user access to it, "
-            "or name another with --signing-key"
+            "or name another with PREWARM_SIGNING_KEY"
         ) from error
     lines = text.decode("ascii", "replace").splitlines()
     raw = _from_text(lines[1]) if len(lines) == 2 and lines[0] == _HEADER else None

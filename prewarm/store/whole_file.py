@@ -162,6 +162,25 @@ def make_directory(path: Path) -> None:
                 directory.chmod(_DIRECTORY_MODE)
 
 
+def make_writable(path: Path) -> None:
+    """Make a directory and try to write to it, so that a refusal is told before long work.
+
+    Raises:
+        NotWritable: it cannot be made or written (mode, read-only file system, immutable flag).
+        NoSpace: not even an empty file has room.
+    """
+    make_directory(path)
+    with write_errors(path):
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            name = f"{PART_PREFIX}{secrets.token_hex(8)}{PART_SUFFIX}"
+            os.close(_open_part(directory, name))
+            with suppress(FileNotFoundError):  # it never had a name where O_TMPFILE works
+                os.unlink(name, dir_fd=directory)
+        finally:
+            os.close(directory)
+
+
 def is_part(name: str) -> bool:
     """Whether a file name is that of a file on its way, which a dead writer may have left."""
     return name.startswith(PART_PREFIX) and name.endswith(PART_SUFFIX)

