@@ -27,6 +27,7 @@ from prewarm.build.telling import progress_detail
 from prewarm.build.verdict import Verdict, judge
 from prewarm.build.workspace import Workspace
 from prewarm.config import Settings
+from prewarm.errors import StoreCorrupt
 from prewarm.store.bundle import BundleInfo, bundle_path, pack_apart, unpack
 from prewarm.store.bundles import BundleRow
 from prewarm.store.collect import keep_bundle
@@ -108,7 +109,11 @@ def _share(
         calls=calls_of_record(source),
         failed_shape_sets=failed_of_record(source),
     )
-    proofs = _prove(bench, job, built, packed, log, each_first=False)
+    try:
+        proofs = _prove(bench, job, built, packed, log, each_first=False)
+    except StoreCorrupt as error:
+        bench.database.quarantine_bundle(row.sha256, reason=str(error), at=bench.at())
+        return None, None
     verdict = judge(proofs)
     if verdict.other_graph:
         return None, verdict.reason
@@ -341,8 +346,12 @@ def _start_from_nearest(bench: Bench, job: Job, cache: Path) -> None:
     if nearest is None:
         return
     packed = bundle_path(bench.settings.cache_dir, nearest.sha256)
-    if packed.is_file():
+    if not packed.is_file():
+        return
+    try:
         unpack(packed, cache, sha256=nearest.sha256, size_bytes=nearest.size_bytes)
+    except StoreCorrupt as error:  # it is only a start: without it everything is compiled
+        bench.database.quarantine_bundle(nearest.sha256, reason=str(error), at=bench.at())
 
 
 def _record_of_bundle(bench: Bench, sha256: str) -> dict[str, Any] | None:

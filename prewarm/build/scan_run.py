@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from prewarm.build.adopt import adopt
@@ -101,15 +101,11 @@ def _until_settled(bench: Bench, models: tuple[str, ...]) -> tuple[Survey, tuple
     And wait a while for checkpoints that are still being written.
     """
     surveyor = Surveyor(bench)
-    tried: set[tuple[int, str]] = set()
     retired: tuple[str, ...] = ()
     for _ in range(SETTLE_ROUNDS):
         survey, gone = _look(bench, surveyor, models)
         retired += gone
-        # What failed is tried again by the next scan, not while this one waits for another's files.
-        jobs = [job for job in survey.jobs if (job.entry_id, job.digest) not in tried]
-        tried |= {(job.entry_id, job.digest) for job in jobs}
-        _work(bench, jobs)
+        _work(bench, survey)
         if not survey.settling:
             break
         wait_s = bench.settings.settle_s
@@ -146,9 +142,9 @@ def _look(
     return survey, retired
 
 
-def _work(bench: Bench, jobs: Sequence[Job]) -> None:
-    total = len(jobs)
-    for done, job in enumerate(jobs):
+def _work(bench: Bench, survey: Survey) -> None:
+    total = len(survey.jobs)
+    for done, job in enumerate(survey.jobs):
         if bench.stop.is_set():
             raise Interrupted("interrupted; the work is queued again")
         started_s = time.monotonic()

@@ -9,6 +9,7 @@ probes, once per environment.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,7 @@ class Surveyor:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._environments: dict[tuple[object, ...], Environment] = {}
+        self._tried: set[tuple[int, str]] = set()
 
     def survey(self, found: Sequence[Found]) -> Survey:
         """Record every found checkpoint, move its entry to where it belongs.
@@ -143,13 +145,21 @@ class Surveyor:
             files=item.checkpoint.files,
         )
         changed = self._what_changed(entry, job)
-        if changed is None:
+        if changed is None or self._failed_before(entry, job):
             return entry, None
+        self._tried.add((entry.id, digest))
         if entry.status in _DECIDED:
             entry = database.move(entry.id, Status.STALE, at=at, reason=changed, code="stale")
         if entry.status is not Status.QUEUED:
             entry = database.move(entry.id, Status.QUEUED, at=at)
         return entry, job
+
+    def _failed_before(self, entry: Entry, job: Job) -> bool:
+        """Tell whether this run tried it already.
+
+        The next run tries it again, not this one while it waits for another checkpoint's files.
+        """
+        return entry.status is Status.FAILED and (entry.id, job.digest) in self._tried
 
     def _what_changed(self, entry: Entry, job: Job) -> str | None:
         """Return why the entry needs work.
@@ -170,6 +180,8 @@ class Surveyor:
         size = (entry.record or {}).get("bundle", {}).get("size_bytes")
         if not packed.is_file() or packed.stat().st_size != size:
             return "its bundle is missing or has another length"
+        if self._bench.database.is_quarantined(entry.bundle_sha256 or ""):
+            return "its bundle was found damaged"
         return None
 
     def _rest(
@@ -267,9 +279,9 @@ def library_of(declaration: Declaration) -> str:
 
 def _check_compiler(environment: Environment, declaration: Declaration) -> None:
     if declaration.model.device == "cpu" and environment.get("cxx_version") is None:
-        named = environment.get("cxx")
+        named = environment.get("cxx") or os.environ.get("CXX") or "g++"
         raise ConfigError(
-            f"no C++ compiler: {named or 'g++'} does not run here, and torch needs one on a CPU, "
+            f"no C++ compiler: {named} does not run here, and torch needs one on a CPU, "
             "even on a perfect hit (pytorch #116696); install g++ or set CXX",
             code="no_compiler",
         )

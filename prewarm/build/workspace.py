@@ -8,6 +8,7 @@ Nothing here must last. What a dead builder left behind is removed at the next s
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import tempfile
@@ -17,6 +18,9 @@ from pathlib import Path
 from prewarm.build.process_group import end_strays
 from prewarm.store.torchside_copy import copy_torchside, torchside_digest
 from prewarm.store.whole_file import write_errors
+
+#: How much of a model's name stands in the name of its log; file names end at 255 bytes.
+LONGEST_NAME_BYTES = 150
 
 
 class Workspace:
@@ -63,7 +67,11 @@ class Workspace:
     def log_for(self, model: str, environment_id: str) -> Path:
         """Return the log file of an entry's builds; a new build begins it anew."""
         name = model.replace("%", "%25").replace("/", "%2F")
-        return self.logs / f"{name[:150]}-{environment_id or 'none'}.log"
+        if len(name.encode()) > LONGEST_NAME_BYTES:
+            digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+            kept = name.encode()[:LONGEST_NAME_BYTES].decode(errors="ignore")
+            name = f"{kept}-{digest}"
+        return self.logs / f"{name}-{environment_id or 'none'}.log"
 
     def _clear(self) -> None:
         if not self.root.exists():

@@ -89,6 +89,15 @@ class Bundles(Connection):
         )
         return BundleRow(**rows[0]) if rows else None
 
+    def is_quarantined(self, sha256: str) -> bool:
+        """Whether this bundle was found damaged and not packed anew since."""
+        return bool(
+            self.query(
+                "SELECT 1 FROM bundles WHERE sha256 = :sha256 AND quarantined_at IS NOT NULL",
+                {"sha256": sha256},
+            )
+        )
+
     def quarantine_bundle(self, sha256: str, *, reason: str, at: str) -> None:
         """Take a damaged bundle out of use, so that its key is built again."""
         self.execute(

@@ -65,7 +65,7 @@ def test_a_holder_that_wrote_rubbish_is_another_prewarm(tmp_path: Path) -> None:
     with held_by_another(tmp_path):
         (tmp_path / LOCK_NAME).write_text("[]")
         with (
-            pytest.raises(LockHeld, match="^another prewarm holds"),
+            pytest.raises(LockHeld, match=r"^another prewarm holds"),
             state_lock(tmp_path, what="me", at="now"),
         ):
             raise AssertionError("two hold the lock")
