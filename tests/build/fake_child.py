@@ -7,6 +7,7 @@ Used as ``[model] interpreter = [python, fake_child.py]``. What it does is told 
   no_space, out_of_memory), done before the answer; ``{"mode": word}`` for one mode alone.
 - ``graph``: the graph's name. A proof from a bundle of another graph reports a miss.
 - ``report``: counts that replace zeros in the proof's report; ``outputs``: the state of outputs.
+- ``bulk_bytes``: bytes of an artifact that no packing makes smaller.
 - ``failed``: shape sets that fail in the build.
 - ``marks``: a directory; ``NAME.reached`` is written at each point of the work, and the child waits
   there until ``NAME.go`` exists if ``hold`` names that point.
@@ -14,6 +15,7 @@ Used as ``[model] interpreter = [python, fake_child.py]``. What it does is told 
 
 import json
 import os
+import random
 import runpy
 import signal
 import subprocess
@@ -97,6 +99,7 @@ def compile_run(request: dict, behaviour: dict, cache: Path) -> dict:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(f"{part} of {behaviour.get('graph', 'g')}\n".encode() * 2000)
         mark(behaviour, f"compile-{number}")
+    (cache / "bulk").write_bytes(random.Random(0).randbytes(behaviour.get("bulk_bytes", 1)))
     failed = dict.fromkeys(behaviour.get("failed", ()), "ValueError: told by the fake")
     return {
         "mode": request["mode"],

@@ -165,6 +165,31 @@ def test_a_cache_dir_that_is_read_only_is_told_before_a_build(shop) -> None:
     assert shop.steps == []
 
 
+def test_a_bundle_that_has_no_room_does_not_hold_back_the_others(shop) -> None:
+    shop.model("m1", graph="one", bulk_bytes=2 << 20)
+    shop.model("m2", b"longer weights", graph="two")
+    shop.settings.cache_dir.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(shop.settings.cache_dir)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"mounting is not permitted here: {mounted.stderr.strip()}")
+    try:
+        shop.scan()
+        assert [entry["model"] for entry in shop.manifest()["entries"]] == ["m2"]
+        left = [path for path in shop.settings.cache_dir.rglob("*") if path.is_file()]
+        assert len(left) == 2  # the manifest and its one bundle
+    finally:
+        subprocess.run(["umount", "-l", str(shop.settings.cache_dir)], check=True)
+    first, second = shop.entry("m1"), shop.entry("m2")
+    assert (first.status, first.code) == (Status.FAILED, "no_space")
+    assert str(shop.settings.cache_dir) in first.reason
+    assert second.status is Status.WARM
+
+
 class _Telling(list[Step]):
     """A list of steps that tells each one on."""
 
