@@ -13,7 +13,8 @@ from pathlib import Path
 
 from prewarm.build.pipeline import Bench
 from prewarm.store.bundle import bundle_path
-from prewarm.store.manifest import manifests_directory, read_manifests
+from prewarm.store.manifest import ManifestEntry, manifests_directory, read_manifests
+from prewarm.store.status import Status
 from prewarm.store.trust import distrust
 
 
@@ -43,8 +44,29 @@ def adopt(bench: Bench) -> int:
                 files=entry.bundle.files,
                 at=bench.at(),
             )
+            if read.manifest.builder == bench.settings.builder:
+                _keep(bench, entry)
             adopted += 1
     return adopted
+
+
+def _keep(bench: Bench, entry: ManifestEntry) -> None:
+    """Keep what our own manifest says of an entry, since the first publishing writes it anew."""
+    record = entry.to_dict()
+    del record["model"], record["aliases"]
+    bench.database.put_entry(
+        entry.model,
+        entry.environment,
+        at=bench.at(),
+        status=Status.STALE,
+        reason="adopted from the cache_dir; not proven by this state directory yet",
+        code="adopted",
+        checkpoint_digest=entry.checkpoint,
+        architecture=entry.architecture,
+        build_key=entry.build_key,
+        bundle_sha256=entry.bundle.sha256,
+        record=record,
+    )
 
 
 def _distrusted(path: Path) -> bool:

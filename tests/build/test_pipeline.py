@@ -175,6 +175,16 @@ def test_an_empty_state_adopts_what_is_published_and_proves_it(shop) -> None:
     assert fresh.entry("m1").bundle_sha256 == sha256
 
 
+def test_what_one_scan_of_an_empty_state_leaves_out_the_next_one_adopts(shop) -> None:
+    shop.model("m1")
+    shop.model("m2", b"other", graph="two")
+    shop.scan()
+    fresh = shop.with_settings(state_dir=shop.root / "new-state")
+    assert fresh.scan("m1").all_warm
+    assert fresh.scan().all_warm
+    assert fresh.builds("m1") == fresh.builds("m2") == []
+
+
 def test_a_cache_that_others_can_write_is_not_adopted(shop) -> None:
     shop.model("m1")
     shop.scan()
