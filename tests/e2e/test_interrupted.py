@@ -15,7 +15,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
+
+from prewarm.store.bundle import bundle_path
+from prewarm.store.manifest import read_manifests
+from prewarm.store.signing import load_or_create_key
+from prewarm.store.whole_file import is_part
 
 FAKE = Path(__file__).parents[1] / "build" / "fake_child.py"
 WAIT_S = 60
@@ -79,15 +85,21 @@ def _reached(place, marks: Path, point: str) -> Callable[[], bool]:
 
 def assert_whole(place) -> None:
     """Every visible file of the cache directory is what its name and signature promise."""
+    manifests, problems = read_manifests(place.cache_dir)
+    assert problems == ()
+    key = load_or_create_key(place.state_dir, None)
+    assert all(read.signed_by([key.public]) for read in manifests)
+    known = {read.path for read in manifests}
+    for read in manifests:
+        for entry in read.manifest.entries:
+            known.add(bundle_path(place.cache_dir, entry.bundle.sha256))
+            assert bundle_path(place.cache_dir, entry.bundle.sha256).is_file()
     for path in place.cache_dir.rglob("*"):
-        if path.is_dir():
-            continue
-        if path.suffix == ".json":
-            body = json.loads(path.read_text())
-            assert body["signatures"] and body["signed"]["format"] == 1
-        elif not path.name.startswith("."):
+        if path.is_file() and path not in known and not is_part(path.name):
+            assert path.suffix == ".zst", path
+        if path.suffix == ".zst":
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            assert path.name == f"{digest}.tar.zst"
+            assert path == bundle_path(place.cache_dir, digest)
 
 
 def assert_nobody_left(place) -> None:
@@ -142,3 +154,33 @@ def test_the_next_scan_finishes_the_work(
     files = [path for path in (place.cache_dir / "bundles").rglob("*") if path.is_file()]
     assert [path.name for path in files] == [f"{named}.tar.zst"]
     assert not list((place.state_dir / "work").glob("build-*"))
+
+
+def test_a_real_child_ends_with_a_scan_that_is_killed(make_place: Callable[..., object]) -> None:
+    place = make_place()
+    on = place.root / "on"
+    source = place.registry / "src"
+    source.mkdir()
+    (source / "endless.py").write_text(
+        f"import pathlib, time\n\ndef build():\n    pathlib.Path({str(on)!r}).touch()\n"
+        "    time.sleep(3600)\n"
+    )
+    text = DECLARATION.format(python=json.dumps(sys.executable), fake='""')
+    text = text.replace("fake:build", "endless:build").replace(', ""]', ']\npath = ["src"]')
+    (place.registry / "prewarm.toml").write_text(text)
+    (place.registry / "m1").mkdir()
+    (place.registry / "m1" / "model.bin").write_bytes(b"weights")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "prewarm.cli", "scan"],
+        env=place.environ(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _until(on.exists, process)
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert children
+    process.kill()
+    process.communicate(timeout=WAIT_S)
+    assert psutil.wait_procs(children, timeout=WAIT_S)[1] == []
+    assert_nobody_left(place)
