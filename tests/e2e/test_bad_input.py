@@ -46,6 +46,7 @@ path = ["src"]
 device = "cpu"
 {extra}
 [compile]
+mode = ["max-autotune"]
 dynamic = false
 timeout_s = {timeout_s}
 [[shapes]]
