@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from prewarm.build.pipeline import Bench
+from prewarm.build.bench import Bench
 from prewarm.store.bundle import bundle_path
 from prewarm.store.manifest import ManifestEntry, manifests_directory, read_manifests
 from prewarm.store.status import Status

@@ -6,11 +6,10 @@ Values only.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from prewarm.build.key import build_key
 from prewarm.environment import Environment
-from prewarm.registry.checkpoint import CheckpointFile
+from prewarm.registry.checkpoint import Checkpoint
 from prewarm.registry.declaration import Declaration
 
 
@@ -20,21 +19,15 @@ class Job:
 
     entry_id: int
     model: str
-    checkpoint: Path
+    checkpoint: Checkpoint
     declaration: Declaration
     environment: Environment
     digest: str
     architecture: str
-    files: tuple[CheckpointFile, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of all files; small entries are built first."""
-        return sum(file.size_bytes for file in self.files)
 
     def changed_file(self) -> str | None:
         """Return the name of a file that is gone or is not what was digested, if there is one."""
-        for file in self.files:
+        for file in self.checkpoint.files:
             try:
                 found = file.path.stat()
             except OSError:

@@ -1,91 +1,59 @@
-"""The pipeline of one entry.
-
-Share a bundle or build one, prove it from the packed file, publish, record.
+"""The pipeline of one entry: share a bundle or build one, prove it, and bring the entry to rest.
 
 The order of the last steps is what makes a crash harmless: the bundle is packed in scratch, proven
-from the packed file, put into ``cache_dir`` whole, recorded in the database, and only then named by
-the manifest (``publish.py``).
+from the packed file (``proof.py``), put into ``cache_dir`` whole, recorded in the database
+(``resting.py``), and only then named by the manifest (``publish.py``).
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from prewarm.build.asking import Desk, ask_compile, ask_proof
+from prewarm.build.asking import ask_compile
+from prewarm.build.bench import Bench
+from prewarm.build.caveat import caveat_of_build, caveat_of_record, weigh
 from prewarm.build.child import ChildFailed
 from prewarm.build.job import Job
-from prewarm.build.ladder import fallback_reason, next_mode
-from prewarm.build.proof_user import proof_user
-from prewarm.build.record import Built, calls_of_record, failed_of_record, make_record
-from prewarm.build.step import Reporter, Step
-from prewarm.build.telling import progress_detail
-from prewarm.build.verdict import Verdict, judge
-from prewarm.build.workspace import Workspace
-from prewarm.config import Settings
+from prewarm.build.ladder import next_mode
+from prewarm.build.proof import prove
+from prewarm.build.record import Built, calls_of_record, failed_of_record, renamed
+from prewarm.build.resting import publish_proven, rest_failed
+from prewarm.build.verdict import judge
 from prewarm.errors import StoreCorrupt
 from prewarm.store.bundle import BundleInfo, bundle_path, pack_apart, unpack
 from prewarm.store.bundles import BundleRow
-from prewarm.store.collect import keep_bundle
-from prewarm.store.database import Database
 from prewarm.store.entries import Entry
 from prewarm.store.manifest import read_manifests
 from prewarm.store.status import Status
-from prewarm.store.timestamp import timestamp
-from prewarm.store.whole_file import publish_file
 
 #: torch keeps this many graphs for one piece of code unless told otherwise
 #: (torch/_dynamo/config.py, 2.9 to 2.14).
 DEFAULT_RECOMPILE_LIMIT = 8
-#: What a warm entry says whose checkpoint could not share the bundle of its architecture.
-OWN_GRAPH_REASON = (
-    "warm from a build of its own: its graph depends on weight values, so the bundle of the same "
-    "architecture did not fit ({why})"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """What the pipeline works with; the same for all entries of a run."""
-
-    settings: Settings
-    database: Database
-    workspace: Workspace
-    copy: Path
-    stop: threading.Event
-    report: Reporter
-    now_s: Callable[[], float] = time.time
-
-    def at(self) -> str:
-        """Return the present time as text."""
-        return timestamp(self.now_s())
 
 
 def process(bench: Bench, job: Job) -> Entry:
     """Bring one queued entry to a resting status and return it.
 
-    A failure of the entry's own is a status with its reason; ``Interrupted``, a full disk and an
-    unwritable ``cache_dir`` pass through, since they are no fault of the entry.
+    A child that fails is a status with its reason; ``Interrupted``, a full disk and an unwritable
+    ``cache_dir`` pass through to the run.
     """
     log = bench.workspace.log_for(job.model, job.environment.id)
     log.unlink(missing_ok=True)
+    misfit: str | None = None
     try:
-        shared = bench.database.bundle_for_key(job.key(own_graph=False))
-        own = bench.database.bundle_for_key(job.key(own_graph=True))
-        misfit: str | None = None
-        if own is not None or shared is not None:
-            row = own or shared
-            assert row is not None
-            entry, misfit = _share(bench, job, row, log, own_graph=own is not None)
+        for own_graph in (True, False):
+            row = bench.database.bundle_for_key(job.key(own_graph=own_graph))
+            if row is None:
+                continue
+            entry, misfit = _share(bench, job, row, log, own_graph=own_graph)
             if entry is not None:
                 return entry
-        return _build(bench, job, log, own_graph=misfit is not None, why=misfit)
+            if misfit is not None:
+                break
+        return _build(bench, job, log, misfit=misfit)
     except ChildFailed as error:
-        return _failed(bench, job, log, error)
+        return rest_failed(bench, job, log, error)
 
 
 def _share(
@@ -93,13 +61,15 @@ def _share(
 ) -> tuple[Entry | None, str | None]:
     """Prove the job against a bundle that is there.
 
-    The second answer says why its graph is another one.
+    Without an entry, the second answer says why the graph is another one, or None where the bundle
+    itself is of no use.
     """
-    source = _record_of_bundle(bench, row.sha256)
+    source = _record_of_bundle(bench, job, row.sha256)
     packed = bundle_path(bench.settings.cache_dir, row.sha256)
     if source is None or not packed.is_file() or packed.stat().st_size != row.size_bytes:
         return None, None
     bench.database.move(job.entry_id, Status.PROVING, at=bench.at())
+    failed = failed_of_record(source)
     built = Built(
         key=row.build_key,
         bundle=BundleInfo(row.sha256, row.size_bytes, row.unpacked_bytes, row.files),
@@ -107,20 +77,27 @@ def _share(
         recompile_limit=source["compile"]["recompile_limit"],
         variables=source["variables"],
         calls=calls_of_record(source),
-        failed_shape_sets=failed_of_record(source),
+        failed_shape_sets=failed,
+        caveat=caveat_of_record(source, failed),
     )
+    # Each other call first is proven once per bundle; only a warm entry says that it was.
+    each_first = source["status"] != Status.WARM
     try:
-        proofs = _prove(bench, job, built, packed, log, each_first=False)
+        proofs = prove(bench, job, built, packed, log, each_first=each_first)
     except StoreCorrupt as error:
         bench.database.quarantine_bundle(row.sha256, reason=str(error), at=bench.at())
         return None, None
     verdict = judge(proofs)
     if verdict.other_graph:
         return None, verdict.reason
-    return _publish(bench, job, built, verdict, proofs, packed, log, own_graph=own_graph), None
+    verdict = weigh(verdict, built.caveat)
+    entry = publish_proven(bench, job, built, verdict, proofs, packed, log, own_graph=own_graph)
+    return entry, None
 
 
-def _build(bench: Bench, job: Job, log: Path, *, own_graph: bool, why: str | None) -> Entry:
+def _build(bench: Bench, job: Job, log: Path, *, misfit: str | None) -> Entry:
+    """Build and prove; ``misfit`` is why the bundle that was there holds another graph."""
+    own_graph = misfit is not None
     key = job.key(own_graph=own_graph)
     bench.database.move(
         job.entry_id,
@@ -134,39 +111,29 @@ def _build(bench: Bench, job: Job, log: Path, *, own_graph: bool, why: str | Non
         cache = directory / "cache"
         cache.mkdir()
         _start_from_nearest(bench, job, cache)
-        answer, fell_from = _compile(bench, job, key, cache, directory, log)
+        answer, left_mode_for = _compile(bench, job, key, cache, directory, log)
         packed = directory / "bundle.tar.zst"
-        _say(bench, job, "pack")
-        info = pack_apart(cache, packed)
+        bench.say(job, "pack")
         built = Built(
             key=key,
-            bundle=info,
+            bundle=pack_apart(cache, packed),
             mode=answer["mode"],
             recompile_limit=_recompile_limit(job),
-            variables=_desk(bench, job, log).variables(),
+            variables=bench.desk(job, log).variables(),
             calls=answer["calls"],
             failed_shape_sets=answer["failed"],
+            caveat=caveat_of_build(
+                asked_mode=job.modes[0],
+                mode=answer["mode"],
+                left_mode_for=left_mode_for,
+                failed_shape_sets=answer["failed"],
+                misfit=misfit,
+            ),
         )
         bench.database.move(job.entry_id, Status.PROVING, at=bench.at())
-        proofs = _prove(bench, job, built, packed, log, each_first=True)
-        verdict = _weigh(judge(proofs), built, job, fell_from)
-        if own_graph and verdict.status is Status.WARM and why:
-            verdict = replace(verdict, code="own_graph", reason=OWN_GRAPH_REASON.format(why=why))
-        return _publish(bench, job, built, verdict, proofs, packed, log, own_graph=own_graph)
-
-
-def _weigh(verdict: Verdict, built: Built, job: Job, fell_from: str | None) -> Verdict:
-    """Lower a clean proof where the build itself was not what was asked for."""
-    if verdict.status is not Status.WARM:
-        return verdict
-    if built.failed_shape_sets:
-        name, reason = next(iter(built.failed_shape_sets.items()))
-        return Verdict(Status.PARTIAL, "shape_set_failed", f"shape set {name} failed: {reason}")
-    if fell_from is not None:
-        return Verdict(
-            Status.PARTIAL, "mode_fallback", fallback_reason(job.modes[0], built.mode, fell_from)
-        )
-    return verdict
+        proofs = prove(bench, job, built, packed, log, each_first=True)
+        verdict = weigh(judge(proofs), built.caveat)
+        return publish_proven(bench, job, built, verdict, proofs, packed, log, own_graph=own_graph)
 
 
 def _compile(
@@ -181,7 +148,7 @@ def _compile(
         build_id = bench.database.start_build(job.entry_id, key, at=bench.at(), log=str(log))
         try:
             answer = ask_compile(
-                _desk(bench, job, log),
+                bench.desk(job, log),
                 directory / f"compile-{mode}",
                 cache=cache,
                 mode=mode,
@@ -208,138 +175,6 @@ def _compile(
         return answer, why
 
 
-def _prove(
-    bench: Bench, job: Job, built: Built, packed: Path, log: Path, *, each_first: bool
-) -> list[dict[str, Any]]:
-    """Run the proof from the packed bundle.
-
-    With ``each_first`` also each other call first, once per bundle.
-    """
-    calls = job.declaration.calls()
-    good = [
-        number for number, call in enumerate(calls) if call.shape_set not in built.failed_shape_sets
-    ]
-    orders = [good]
-    if each_first and job.declaration.compile.dynamic != "auto":
-        orders += [[first, *(n for n in good if n != first)] for first in good[1:]]
-    proofs = []
-    for number, order in enumerate(orders):
-        _say(bench, job, "prove", f"fresh process {number + 1} of {len(orders)}")
-        proof = _prove_once(bench, job, built, packed, log, order=order, full=number == 0)
-        proofs.append(proof)
-        if judge([proof]).status is not Status.WARM:
-            break
-    return proofs
-
-
-def _prove_once(
-    bench: Bench,
-    job: Job,
-    built: Built,
-    packed: Path,
-    log: Path,
-    *,
-    order: Sequence[int],
-    full: bool,
-) -> dict[str, Any]:
-    with bench.workspace.directory("proof") as directory:
-        cache = directory / "cache"
-        unpack(packed, cache, sha256=built.bundle.sha256, size_bytes=built.bundle.size_bytes)
-        desk = _desk(bench, job, log)
-        user = proof_user(bench.settings, desk, cache)
-        return ask_proof(
-            desk, directory / "run", cache=cache, mode=built.mode, order=order, full=full, user=user
-        )
-
-
-def _publish(
-    bench: Bench,
-    job: Job,
-    built: Built,
-    verdict: Verdict,
-    proofs: Sequence[Mapping[str, Any]],
-    packed: Path,
-    log: Path,
-    *,
-    own_graph: bool,
-) -> Entry:
-    """Rest the entry as the verdict says.
-
-    What is usable goes into ``cache_dir`` before it is recorded.
-    """
-    database, at = bench.database, bench.at()
-    _still_there(job)
-    if verdict.status not in (Status.WARM, Status.PARTIAL):
-        return database.move(
-            job.entry_id, verdict.status, at=at, reason=verdict.reason, code=verdict.code,
-            checkpoint_digest=job.digest, architecture=job.architecture, build_key=built.key,
-            bundle_sha256=None, record=None, log=str(log),
-        )  # fmt: skip
-    target = bundle_path(bench.settings.cache_dir, built.bundle.sha256)
-    if packed == target:
-        keep_bundle(bench.settings.cache_dir, built.bundle.sha256, now_s=bench.now_s())
-    else:
-        publish_file(packed, target)
-        database.add_bundle(
-            built.bundle.sha256,
-            build_key=built.key,
-            architecture=job.architecture,
-            environment_id=job.environment.id,
-            size_bytes=built.bundle.size_bytes,
-            unpacked_bytes=built.bundle.unpacked_bytes,
-            files=built.bundle.files,
-            at=at,
-        )
-    return database.move(
-        job.entry_id,
-        verdict.status,
-        at=at,
-        reason=verdict.reason,
-        code=verdict.code,
-        attempts=0,
-        checkpoint_digest=job.digest,
-        architecture=job.architecture,
-        build_key=built.key,
-        own_graph=own_graph,
-        bundle_sha256=built.bundle.sha256,
-        record=make_record(job, built, verdict, proofs, at=at),
-        log=str(log),
-    )
-
-
-def _still_there(job: Job) -> None:
-    """Refuse to publish for a checkpoint that is not the one that was digested any more."""
-    if not job.checkpoint.exists():
-        raise ChildFailed("the checkpoint vanished while it was built", code="vanished")
-    changed = job.changed_file()
-    if changed is not None:
-        raise ChildFailed(
-            f"{changed} changed while the checkpoint was built; the next scan builds it again",
-            code="changed",
-        )
-
-
-def _failed(bench: Bench, job: Job, log: Path, error: ChildFailed) -> Entry:
-    try:
-        _still_there(job)
-    except ChildFailed as gone:
-        error = gone
-    entry = bench.database.entry(job.model, job.environment.id)
-    return bench.database.move(
-        job.entry_id,
-        Status.FAILED,
-        at=bench.at(),
-        reason=str(error),
-        code=error.code,
-        attempts=(entry.attempts if entry else 0) + 1,
-        checkpoint_digest=job.digest,
-        architecture=job.architecture,
-        bundle_sha256=None,
-        record=None,
-        log=str(log),
-    )
-
-
 def _start_from_nearest(bench: Bench, job: Job, cache: Path) -> None:
     """Unpack the newest bundle of this architecture here, so that only what is new is compiled."""
     nearest = bench.database.nearest_bundle(job.architecture, job.environment.id)
@@ -354,15 +189,19 @@ def _start_from_nearest(bench: Bench, job: Job, cache: Path) -> None:
         bench.database.quarantine_bundle(nearest.sha256, reason=str(error), at=bench.at())
 
 
-def _record_of_bundle(bench: Bench, sha256: str) -> dict[str, Any] | None:
-    """Return what is known of a bundle: from an entry of ours, else from whoever published it."""
+def _record_of_bundle(bench: Bench, job: Job, sha256: str) -> dict[str, Any] | None:
+    """Return what is known of a bundle, under the job's names for the shape sets.
+
+    From an entry of ours, else from whoever published it; None where nobody knows it.
+    """
+    names = [call.shape_set for call in job.declaration.calls()]
     for entry in bench.database.entries():
         if entry.bundle_sha256 == sha256 and entry.record is not None:
-            return entry.record
+            return renamed(entry.record, names)
     for read in read_manifests(bench.settings.cache_dir)[0]:
         for published in read.manifest.entries:
             if published.bundle.sha256 == sha256:
-                return published.to_dict()
+                return renamed(published.to_dict(), names)
     return None
 
 
@@ -370,19 +209,3 @@ def _recompile_limit(job: Job) -> int | None:
     """Return the limit that the declared calls need where torch's own is too low."""
     calls = len(job.declaration.calls())
     return calls if calls > DEFAULT_RECOMPILE_LIMIT else None
-
-
-def _desk(bench: Bench, job: Job, log: Path) -> Desk:
-    return Desk(
-        declaration=job.declaration,
-        checkpoint=job.checkpoint,
-        copy=bench.copy,
-        log=log,
-        memory_bytes=bench.settings.child_memory_bytes,
-        stop=bench.stop,
-        progress=lambda told: _say(bench, job, str(told.get("step", "")), progress_detail(told)),
-    )
-
-
-def _say(bench: Bench, job: Job, what: str, detail: str = "") -> None:
-    bench.report(Step(job.model, what, detail))

@@ -7,7 +7,7 @@ generation without news.
 from __future__ import annotations
 
 from prewarm import __version__
-from prewarm.build.pipeline import Bench
+from prewarm.build.bench import Bench
 from prewarm.errors import ManifestUnavailable
 from prewarm.store.manifest import (
     Manifest,

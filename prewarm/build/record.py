@@ -10,15 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from prewarm.build.job import Job
-from prewarm.build.verdict import Verdict
+from prewarm.build.verdict import Verdict, judge
 from prewarm.store.bundle import BundleInfo
+from prewarm.store.status import Status
+
+#: What a proof covers that was made, or came out clean, in no other order.
+DECLARED_ORDER = "declared order"
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
     """What is known of a bundle beside its proof.
 
-    Calls with their figures, in the declared order.
+    ``calls`` are in the declared order, with their figures; ``caveat`` is what a clean proof is
+    worth if not simply warm (``caveat.py``).
     """
 
     key: str
@@ -28,6 +33,7 @@ class Built:
     variables: Mapping[str, str]
     calls: Sequence[Mapping[str, Any]]
     failed_shape_sets: Mapping[str, str]
+    caveat: Verdict | None = None
 
 
 def make_record(
@@ -45,7 +51,7 @@ def make_record(
         "reason": verdict.reason,
         "code": verdict.code,
         "requires": [],
-        "covers": covers(job),
+        "covers": covers(job) if judge(proofs).status is Status.WARM else DECLARED_ORDER,
         "bundle": {
             "sha256": built.bundle.sha256,
             "size_bytes": built.bundle.size_bytes,
@@ -72,8 +78,8 @@ def make_record(
 
 
 def covers(job: Job) -> str:
-    """Say which orders of the declared calls the proof covers."""
-    return "declared order" if job.declaration.compile.dynamic == "auto" else "any order"
+    """Say which orders of the declared calls a clean proof covers."""
+    return DECLARED_ORDER if job.declaration.compile.dynamic == "auto" else "any order"
 
 
 def _shape_set(
@@ -101,10 +107,7 @@ def _shape_set(
 
 
 def calls_of_record(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a record's calls as a build gives them.
-
-    For another checkpoint that shares the bundle.
-    """
+    """Return a record's calls as a build gives them."""
     return [
         {"shape_set": shape_set["name"], **call}
         for shape_set in record["shape_sets"]
@@ -119,6 +122,21 @@ def failed_of_record(record: Mapping[str, Any]) -> dict[str, str]:
         for shape_set in record["shape_sets"]
         if shape_set["status"] == "failed"
     }
+
+
+def renamed(record: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any] | None:
+    """Return a record with its shape sets under the names of who shares its bundle.
+
+    ``names`` has one name for each declared call, in order. Equal build keys have equal calls in
+    equal order, and only names may differ; None for a record of other calls.
+    """
+    if len(names) != len(calls_of_record(record)):
+        return None
+    shape_sets, start = [], 0
+    for shape_set in record["shape_sets"]:
+        shape_sets.append({**shape_set, "name": names[start]})
+        start += len(shape_set["calls"])
+    return {**record, "shape_sets": shape_sets}
 
 
 def _names(calls: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -1,7 +1,4 @@
-"""A scan: the daemon's work once, in the foreground.
-
-The story of one run, from the lock to the last manifest.
-"""
+"""A scan: the daemon's work once, in the foreground, from the lock to the last manifest."""
 
 from __future__ import annotations
 
@@ -11,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from prewarm.build.adopt import adopt
+from prewarm.build.bench import Bench
 from prewarm.build.child import Interrupted
 from prewarm.build.job import Job
 from prewarm.build.lock import state_lock
-from prewarm.build.pipeline import Bench, process
+from prewarm.build.pipeline import process
 from prewarm.build.publish import publish
 from prewarm.build.step import Reporter, Step
 from prewarm.build.survey import Survey, Surveyor
@@ -37,10 +35,7 @@ SETTLE_ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """What a scan leaves: the entries it looked at, models without a declaration.
-
-    And what it removed.
-    """
+    """What a scan leaves: the entries it looked at, what is undeclared, and what is gone."""
 
     entries: tuple[Entry, ...]
     undeclared: tuple[str, ...]
@@ -96,10 +91,7 @@ def run_scan(
 
 
 def _until_settled(bench: Bench, models: tuple[str, ...]) -> tuple[Survey, tuple[str, ...]]:
-    """Work until nothing is left to do.
-
-    And wait a while for checkpoints that are still being written.
-    """
+    """Work until nothing is left, waiting a while for checkpoints still being written."""
     surveyor = Surveyor(bench)
     retired: tuple[str, ...] = ()
     for _ in range(SETTLE_ROUNDS):

@@ -1,7 +1,5 @@
 """The survey: what a look at the registry means for the entries.
 
-Finds out, records, and names the jobs.
-
 Owns the order of work and what makes an entry need work. Compiles nothing: the only children are
 probes, once per environment.
 """
@@ -15,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prewarm.build.asking import Desk, ask_probe
+from prewarm.build.bench import Bench
 from prewarm.build.child import ChildFailed
 from prewarm.build.job import Job
-from prewarm.build.pipeline import Bench
 from prewarm.build.step import Step
 from prewarm.environment import Environment
 from prewarm.errors import ConfigError, PrewarmError
@@ -40,16 +38,12 @@ _DECIDED = PUBLISHED | {Status.UNCACHEABLE}
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What was found: the entries of this run in order, and the jobs among them.
-
-    Small before large.
-    """
+    """What was found: the entries of this run in order, and its jobs, small before large."""
 
     entry_ids: tuple[int, ...]
     jobs: tuple[Job, ...]
     undeclared: tuple[str, ...]
     settling: tuple[str, ...]
-    newest_mtime_s: float
 
 
 class Surveyor:
@@ -61,11 +55,8 @@ class Surveyor:
         self._tried: set[tuple[int, str]] = set()
 
     def survey(self, found: Sequence[Found]) -> Survey:
-        """Record every found checkpoint, move its entry to where it belongs.
-
-        And return the jobs.
-        """
-        entry_ids, jobs, undeclared, settling, newest_s = [], [], [], [], 0.0
+        """Record every checkpoint, move its entry to where it belongs, and return the jobs."""
+        entry_ids, jobs, undeclared, settling = [], [], [], []
         for item in found:
             if item.declaration is None and item.problem is None:
                 undeclared.append(item.checkpoint.name)
@@ -76,9 +67,8 @@ class Surveyor:
                 jobs.append(job)
             elif entry.status is Status.SETTLING:
                 settling.append(item.checkpoint.name)
-                newest_s = max(newest_s, item.checkpoint.newest_mtime_s)
-        jobs.sort(key=lambda job: (job.size_bytes, job.model))
-        return Survey(tuple(entry_ids), tuple(jobs), tuple(undeclared), tuple(settling), newest_s)
+        jobs.sort(key=lambda job: (job.checkpoint.size_bytes, job.model))
+        return Survey(tuple(entry_ids), tuple(jobs), tuple(undeclared), tuple(settling))
 
     def _look_at(self, item: Found) -> tuple[Entry, Job | None]:
         try:
@@ -86,11 +76,13 @@ class Surveyor:
         except PrewarmError as error:
             if error.code in ("interrupted", "no_space", "not_writable"):
                 raise
+            # A file that changed while it was read is still being written.
+            status = Status.SETTLING if error.code == "changed" else Status.FAILED
             environment_id = NO_ENVIRONMENT
             if item.declaration is not None:
                 with contextlib.suppress(PrewarmError):
                     environment_id = self._environment(item.declaration).id
-            return self._rest(item, environment_id, Status.FAILED, str(error), error.code), None
+            return self._rest(item, environment_id, status, str(error), error.code), None
 
     def _look_closer(self, item: Found) -> tuple[Entry, Job | None]:
         if item.problem is not None:
@@ -137,12 +129,11 @@ class Surveyor:
         job = Job(
             entry_id=entry.id,
             model=item.checkpoint.name,
-            checkpoint=item.checkpoint.path,
+            checkpoint=item.checkpoint,
             declaration=declaration,
             environment=environment,
             digest=digest,
             architecture=architecture,
-            files=item.checkpoint.files,
         )
         changed = self._what_changed(entry, job)
         if changed is None or self._failed_before(entry, job):
@@ -162,10 +153,7 @@ class Surveyor:
         return entry.status is Status.FAILED and (entry.id, job.digest) in self._tried
 
     def _what_changed(self, entry: Entry, job: Job) -> str | None:
-        """Return why the entry needs work.
-
-        Or None if its bundle is what would be published again.
-        """
+        """Return why the entry needs work, or None if the same would be published again."""
         if entry.status not in _DECIDED:
             return "not published yet"
         if entry.checkpoint_digest != job.digest:
@@ -263,10 +251,7 @@ class Surveyor:
 
 
 def library_of(declaration: Declaration) -> str:
-    """Return the installed library whose version decides the graph.
-
-    Transformers, or the factory's package.
-    """
+    """Return the library whose version decides the graph: transformers, or the factory's."""
     model = declaration.model
     if model.loader == "transformers":
         return "transformers"

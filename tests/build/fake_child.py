@@ -8,6 +8,7 @@ Used as ``[model] interpreter = [python, fake_child.py]``. What it does is told 
 - ``graph``: the graph's name. A proof from a bundle of another graph reports a miss.
 - ``report``: counts that replace zeros in the proof's report; ``outputs``: the state of outputs.
 - ``bulk_bytes``: bytes of an artifact that no packing makes smaller.
+- ``order_report``: the same, for the runs that make another call first alone.
 - ``failed``: shape sets that fail in the build.
 - ``marks``: a directory; ``NAME.reached`` is written at each point of the work, and the child waits
   there until ``NAME.go`` exists if ``hold`` names that point.
@@ -135,7 +136,8 @@ def prove(request: dict, behaviour: dict, cache: Path) -> dict:
         "uid": os.getuid(),
         "report": {**ZEROS, "triton_compiled": "n/a", "benchmarked_coordinate_descent": "n/a",
                    "bypass_reasons": ["told by the fake"], "not_watched": [],
-                   **missed, **behaviour.get("report", {})},
+                   **missed, **behaviour.get("report", {}),
+                   **({} if request["full"] else behaviour.get("order_report", {}))},
     }  # fmt: skip
 
 

@@ -212,3 +212,85 @@ def test_only_the_named_models_are_scanned(shop) -> None:
     assert [entry.model for entry in result.entries] == ["m2"]
     with pytest.raises(RegistryError, match="m3: no such checkpoint"):
         shop.scan("m3")
+
+
+def test_a_fallen_mode_is_not_called_warm_by_whoever_shares_it(shop) -> None:
+    shop.model("m1", compile={"max-autotune": "out_of_memory"})
+    shop.scan()
+    shop.model("m2", b"other weights")
+    assert not shop.scan().all_warm
+    entry = shop.entry("m2")
+    assert shop.builds("m2") == []
+    assert (entry.status, entry.code) == (Status.PARTIAL, "mode_fallback")
+    assert "out_of_memory told by the fake" in entry.reason
+
+
+def test_a_bundle_without_a_shape_set_is_not_called_warm_by_whoever_shares_it(shop) -> None:
+    shop.model("m1", failed=["more"])
+    shop.scan()
+    shop.model("m2", b"other weights")
+    assert not shop.scan().all_warm
+    entry = shop.entry("m2")
+    assert (entry.status, entry.code) == (Status.PARTIAL, "shape_set_failed")
+    assert "shape set more failed: ValueError" in entry.reason
+
+
+def test_a_bundle_that_failed_in_another_order_is_tried_in_every_order_again(shop) -> None:
+    shop.model("m1", order_report={"compilers_started": 1})
+    shop.scan()
+    assert shop.entry("m1").code == "compiler_started"
+    shop.model("m2", b"other weights", order_report={"compilers_started": 1})
+    assert not shop.scan().all_warm
+    entry = shop.entry("m2")
+    assert (entry.status, entry.code) == (Status.PARTIAL, "compiler_started")
+    assert "when another call comes first" in entry.reason
+
+
+def test_a_graph_of_its_own_keeps_its_reason_when_it_is_proven_again(shop) -> None:
+    shop.model("m1", graph="one")
+    shop.scan()
+    shop.model("m2", b"other weights", graph="two")
+    shop.scan()
+    reason = shop.entry("m2").reason
+    fresh = shop.with_settings(state_dir=shop.root / "new-state")
+    assert fresh.scan().all_warm
+    entry = fresh.entry("m2")
+    assert (entry.own_graph, entry.code, entry.reason) == (True, "own_graph", reason)
+
+
+def test_a_lost_bundle_of_its_own_is_built_again_under_its_own_key(shop) -> None:
+    shop.model("m1", graph="one")
+    shop.scan()
+    shop.model("m2", b"other weights", graph="two")
+    shop.scan()
+    before = shop.entry("m2")
+    bundle_path(shop.settings.cache_dir, before.bundle_sha256).unlink()
+    assert shop.scan().all_warm
+    after = shop.entry("m2")
+    assert (after.own_graph, after.build_key) == (True, before.build_key)
+
+
+def test_source_that_changes_during_the_build_is_not_published(shop, wait_until) -> None:
+    import threading
+
+    source = shop.root / "registry" / "src"
+    source.mkdir()
+    (source / "fake.py").write_text("VERSION = 1\n")
+    shop.declare(change=('factory = "fake:build"', 'factory = "fake:build"\npath = ["src"]'))
+    marks = shop.root / "marks"
+    marks.mkdir()
+    shop.model("m1", marks=str(marks), hold=["compile-begun"])
+
+    def edit() -> None:
+        wait_until((marks / "compile-begun.reached").exists)
+        (source / "fake.py").write_text("VERSION = 2\n")
+        (marks / "compile-begun.go").touch()
+
+    editor = threading.Thread(target=edit)
+    editor.start()
+    shop.scan()
+    editor.join()
+    entry = shop.entry("m1")
+    assert (entry.status, entry.code) == (Status.FAILED, "changed")
+    assert shop.manifest()["entries"] == []
+    assert shop.scan().all_warm

@@ -9,9 +9,17 @@ from typing import Any, cast
 import pytest
 
 from prewarm.build.job import Job
-from prewarm.build.record import Built, calls_of_record, covers, failed_of_record, make_record
+from prewarm.build.record import (
+    Built,
+    calls_of_record,
+    covers,
+    failed_of_record,
+    make_record,
+    renamed,
+)
 from prewarm.build.verdict import Verdict
 from prewarm.environment import Environment
+from prewarm.registry.checkpoint import Checkpoint
 from prewarm.registry.declaration import Declaration
 from prewarm.store.bundle import BundleInfo
 from prewarm.store.manifest_reading import Reading
@@ -34,12 +42,11 @@ def job(dynamic: bool | str = False) -> Job:
     return Job(
         entry_id=1,
         model="m",
-        checkpoint=Path("m"),
+        checkpoint=Checkpoint("m", Path("m"), (), (), 0.0),
         declaration=cast(Declaration, SimpleNamespace(compile=table)),
         environment=Environment.from_facts({"torch": "2.13"}),
         digest="a" * 64,
         architecture="b" * 64,
-        files=(),
     )
 
 
@@ -119,3 +126,15 @@ def test_what_a_second_checkpoint_needs_is_read_back() -> None:
 )
 def test_auto_covers_the_declared_order_alone(dynamic: bool | str, order: str) -> None:
     assert covers(job(dynamic)) == order
+
+
+def test_who_shares_a_bundle_tells_of_it_under_its_own_names() -> None:
+    told = renamed(record(), ["lines", "lines", "further"])
+    assert told is not None
+    assert failed_of_record(told) == {"further": "ValueError: no"}
+    assert [call["shape_set"] for call in calls_of_record(told)] == ["lines", "lines", "further"]
+    assert renamed(record(), ["lines"]) is None
+
+
+def test_a_proof_that_is_not_clean_covers_no_other_order() -> None:
+    assert record()["covers"] == "declared order"  # its recompiles could not be watched

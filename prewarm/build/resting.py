@@ -1,0 +1,122 @@
+"""How an entry comes to rest: published as its verdict says, or failed with its reason.
+
+The last look before the word: nothing is published for a checkpoint or source that is not the one
+that was digested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from prewarm.build.bench import Bench
+from prewarm.build.child import ChildFailed
+from prewarm.build.job import Job
+from prewarm.build.record import Built, make_record
+from prewarm.build.verdict import Verdict
+from prewarm.errors import PrewarmError
+from prewarm.registry.architecture import architecture_digest
+from prewarm.store.bundle import bundle_path
+from prewarm.store.collect import keep_bundle
+from prewarm.store.entries import Entry
+from prewarm.store.status import Status
+from prewarm.store.whole_file import publish_file
+
+
+def publish_proven(
+    bench: Bench,
+    job: Job,
+    built: Built,
+    verdict: Verdict,
+    proofs: Sequence[Mapping[str, Any]],
+    packed: Path,
+    log: Path,
+    *,
+    own_graph: bool,
+) -> Entry:
+    """Rest the entry as the verdict says.
+
+    What is usable goes into ``cache_dir`` before it is recorded.
+    """
+    database, at = bench.database, bench.at()
+    _still_there(job)
+    if verdict.status not in (Status.WARM, Status.PARTIAL):
+        return database.move(
+            job.entry_id, verdict.status, at=at, reason=verdict.reason, code=verdict.code,
+            checkpoint_digest=job.digest, architecture=job.architecture, build_key=built.key,
+            bundle_sha256=None, record=None, log=str(log),
+        )  # fmt: skip
+    target = bundle_path(bench.settings.cache_dir, built.bundle.sha256)
+    if packed == target:
+        keep_bundle(bench.settings.cache_dir, built.bundle.sha256, now_s=bench.now_s())
+    else:
+        publish_file(packed, target)
+        database.add_bundle(
+            built.bundle.sha256,
+            build_key=built.key,
+            architecture=job.architecture,
+            environment_id=job.environment.id,
+            size_bytes=built.bundle.size_bytes,
+            unpacked_bytes=built.bundle.unpacked_bytes,
+            files=built.bundle.files,
+            at=at,
+        )
+    return database.move(
+        job.entry_id,
+        verdict.status,
+        at=at,
+        reason=verdict.reason,
+        code=verdict.code,
+        attempts=0,
+        checkpoint_digest=job.digest,
+        architecture=job.architecture,
+        build_key=built.key,
+        own_graph=own_graph,
+        bundle_sha256=built.bundle.sha256,
+        record=make_record(job, built, verdict, proofs, at=at),
+        log=str(log),
+    )
+
+
+def _still_there(job: Job) -> None:
+    """Refuse to publish for a checkpoint that is not the one that was digested any more."""
+    if not job.checkpoint.path.exists():
+        raise ChildFailed("the checkpoint vanished while it was built", code="vanished")
+    changed = job.changed_file() or _changed_source(job)
+    if changed is not None:
+        raise ChildFailed(
+            f"{changed} changed while the checkpoint was built; the next scan builds it again",
+            code="changed",
+        )
+
+
+def _changed_source(job: Job) -> str | None:
+    """Tell whether source below ``path`` is other than what the architecture was made of."""
+    try:
+        same = architecture_digest(job.checkpoint, job.declaration) == job.architecture
+    except PrewarmError as error:
+        return str(error)
+    return None if same else "the model's source"
+
+
+def rest_failed(bench: Bench, job: Job, log: Path, error: ChildFailed) -> Entry:
+    """Record why an entry has no bundle; that its checkpoint vanished comes before all else."""
+    try:
+        _still_there(job)
+    except ChildFailed as gone:
+        error = gone
+    entry = bench.database.entry(job.model, job.environment.id)
+    return bench.database.move(
+        job.entry_id,
+        Status.FAILED,
+        at=bench.at(),
+        reason=str(error),
+        code=error.code,
+        attempts=(entry.attempts if entry else 0) + 1,
+        checkpoint_digest=job.digest,
+        architecture=job.architecture,
+        bundle_sha256=None,
+        record=None,
+        log=str(log),
+    )
