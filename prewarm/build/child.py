@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import signal
 import subprocess
 import threading
@@ -142,7 +143,7 @@ def _start(spec: ChildSpec, stdin: int, out: int, log: int) -> subprocess.Popen[
             cwd=spec.workdir,
             env={**spec.environ, MARKER: str(spec.workdir)},
             start_new_session=True,
-            user=spec.user,
+            **_as_user(spec.user),
         )
     except OSError as error:
         raise ChildFailed(
@@ -150,6 +151,13 @@ def _start(spec: ChildSpec, stdin: int, out: int, log: int) -> subprocess.Popen[
             "check [model] interpreter",
             code="no_interpreter",
         ) from error
+
+
+def _as_user(user: int | None) -> dict[str, Any]:
+    """Return the arguments of another user, without the builder's groups."""
+    if user is None:
+        return {}
+    return {"user": user, "group": pwd.getpwuid(user).pw_gid, "extra_groups": ()}
 
 
 class _Watching:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from prewarm.build.asking import Desk
@@ -40,7 +41,9 @@ def proof_user(settings: Settings, desk: Desk, cache: Path) -> int | None:
         if settings.proof_user:
             raise ConfigError(f"proof_user: there is no user {name!r} on this machine") from error
         return None
-    if user == 0 or not _can_use(user, desk, cache):
+    inside = desk.checkpoint.iterdir() if desk.checkpoint.is_dir() else ()
+    needed = [desk.checkpoint, *inside, desk.copy, cache]
+    if user == 0 or not can_use(user, desk.interpreter, needed):
         if settings.proof_user and user != 0:
             raise ConfigError(
                 f"proof_user: {name} cannot run {desk.interpreter[0]} or read {desk.checkpoint} "
@@ -53,13 +56,14 @@ def proof_user(settings: Settings, desk: Desk, cache: Path) -> int | None:
     return user
 
 
-def _can_use(user: int, desk: Desk, cache: Path) -> bool:
-    files = [desk.checkpoint, *(desk.checkpoint.iterdir() if desk.checkpoint.is_dir() else ())]
-    argv = [*desk.interpreter, "-c", _CAN_READ, *map(str, files), str(desk.copy), str(cache)]
+def can_use(user: int, interpreter: Sequence[str], paths: Iterable[Path]) -> bool:
+    """Tell whether a user can run an interpreter and read paths with it."""
     try:
         done = subprocess.run(
-            argv,
+            [*interpreter, "-c", _CAN_READ, *map(str, paths)],
             user=user,
+            group=pwd.getpwuid(user).pw_gid,
+            extra_groups=(),
             cwd="/",
             env={},
             timeout=_TIMEOUT_S,

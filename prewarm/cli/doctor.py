@@ -37,9 +37,10 @@ def command(interpreter: str, flags: dict[str, object], as_json: bool) -> int:
     Ends with 1 if a check fails; a warning is no failure.
     """
     settings = load_settings(flags, os.environ)
+    python = tuple(shlex.split(interpreter))
     findings = [
-        *check_machine(tuple(shlex.split(interpreter)), os.environ),
-        *check_places(settings, os.environ),
+        *check_machine(python, os.environ),
+        *check_places(settings, os.environ, python),
     ]
     failed = any(finding.level == "fail" for finding in findings)
     if as_json:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import pwd
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from prewarm.build.proof_user import can_use
 from prewarm.cli.finding import Finding
 from prewarm.config import Settings
 from prewarm.store.file_system import file_system, network_file_system
@@ -22,7 +24,9 @@ LITTLE_ROOM_BYTES = 2 << 30
 _GIB = 1 << 30
 
 
-def check_places(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+def check_places(
+    settings: Settings, environ: Mapping[str, str], interpreter: Sequence[str] = ()
+) -> list[Finding]:
     """Check every directory that prewarm reads or writes, and the user that proofs run as."""
     return [
         _registry(settings),
@@ -30,7 +34,7 @@ def check_places(settings: Settings, environ: Mapping[str, str]) -> list[Finding
         _writable("state_dir", settings.state_dir, flag="--state-dir"),
         *_database_place(settings.state_dir),
         _temporary(environ),
-        _proof_user(settings),
+        _proof_user(settings, interpreter or (sys.executable,)),
     ]
 
 
@@ -121,7 +125,7 @@ def _temporary(environ: Mapping[str, str]) -> Finding:
     return Finding("HOME, TMPDIR", "ok", f"{home}, {temporary}")
 
 
-def _proof_user(settings: Settings) -> Finding:
+def _proof_user(settings: Settings, interpreter: Sequence[str]) -> Finding:
     """Tell whether a proof can run as somebody else, as a deployment does."""
     if os.geteuid() != 0:
         return Finding(
@@ -143,6 +147,13 @@ def _proof_user(settings: Settings) -> Finding:
             "warn",
             "this root may not change users (no CAP_SETUID), so proofs run as root",
             "give the container SETUID and SETGID, or run prewarm as the deployment's user",
+        )
+    if not can_use(user.pw_uid, interpreter, ()):
+        return Finding(
+            "proof user",
+            "warn",
+            f"{name} cannot run {interpreter[0]}, so proofs run as root",
+            "put the interpreter where every user can read it, to prove for other users too",
         )
     return Finding("proof user", "ok", f"proofs can run as {name} ({user.pw_uid})")
 

@@ -146,3 +146,16 @@ def test_places_that_are_closed_to_the_user_are_findings() -> None:
     assert found["registry"].level == found["cache_dir"].level == "fail"
     assert "cannot be read as user 65534" in found["registry"].found
     assert "cannot be written (Permission denied)" in found["cache_dir"].found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change users")
+def test_an_interpreter_that_the_proof_user_cannot_run_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "python").symlink_to(sys.executable)
+    settings = Settings(None, tmp_path / "cache", tmp_path / "state", "test")
+    found = {one.check: one for one in check_places(settings, {}, (str(closed / "python"),))}
+    assert found["proof user"].level == "warn"
+    assert f"nobody cannot run {closed / 'python'}" in found["proof user"].found
