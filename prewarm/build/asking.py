@@ -89,9 +89,9 @@ def ask_proof(
     request = {"kind": "prove", "mode": mode, "order": list(order), "full": full}
     home = workdir / "home"
     with write_errors(home):
-        home.mkdir(parents=True)
+        (home / "tmp").mkdir(parents=True)
         if user is not None:
-            for path in (workdir, home):
+            for path in (workdir, home, home / "tmp"):
                 os.chown(path, user, -1)
     return _ask(desk, workdir, request, cache=cache, home=home, user=user)
 
@@ -118,7 +118,8 @@ def _ask(
         "PYTHONUNBUFFERED": "1",
     }
     if home is not None:
-        environ |= {"HOME": str(home)}
+        # torch's default cache directories are watched too, and other processes write to shared ones.
+        environ |= {"HOME": str(home), "TMPDIR": str(home / "tmp")}
         environ.pop("XDG_CACHE_HOME", None)
     spec = ChildSpec(
         interpreter=desk.interpreter,

@@ -10,6 +10,7 @@ Used as ``[model] interpreter = [python, fake_child.py]``. What it does is told 
 - ``bulk_bytes``: bytes of an artifact that no packing makes smaller.
 - ``order_report``: the same, for the runs that make another call first alone.
 - ``failed``: shape sets that fail in the build.
+- ``tell_places``: a file that gets the proof's HOME, TMPDIR and working directory.
 - ``marks``: a directory; ``NAME.reached`` is written at each point of the work, and the child waits
   there until ``NAME.go`` exists if ``hold`` names that point.
 """
@@ -118,6 +119,9 @@ def compile_run(request: dict, behaviour: dict, cache: Path) -> dict:
 
 def prove(request: dict, behaviour: dict, cache: Path) -> dict:
     mark(behaviour, "prove-full" if request["full"] else "prove-order")
+    if "tell_places" in behaviour:
+        told = {name: os.environ.get(name) for name in ("HOME", "TMPDIR", "PWD")}
+        Path(behaviour["tell_places"]).write_text(json.dumps({**told, "cwd": os.getcwd()}))
     there = (cache / "fxgraph" / f"{behaviour.get('graph', 'g')}-fxgraph").is_file()
     missed = {} if there else {"graphs_compiled": 1, "fx_misses": 1, "aot_misses": 1}
     calls = calls_of(request)

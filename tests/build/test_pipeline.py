@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -294,3 +295,12 @@ def test_source_that_changes_during_the_build_is_not_published(shop, wait_until)
     assert (entry.status, entry.code) == (Status.FAILED, "changed")
     assert shop.manifest()["entries"] == []
     assert shop.scan().all_warm
+
+
+def test_a_proof_has_a_home_a_temp_and_a_working_directory_of_its_own(shop) -> None:
+    # Another torch process writes to the shared default directory, which is watched as well.
+    shop.model("m1", tell_places=str(shop.root / "places"))
+    assert shop.scan().all_warm
+    places = json.loads((shop.root / "places").read_text())
+    work = str(shop.settings.state_dir / "work" / "proof-")
+    assert all(places[name].startswith(work) for name in ("HOME", "TMPDIR", "cwd"))
