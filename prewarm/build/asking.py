@@ -118,7 +118,7 @@ def _ask(
         "PYTHONUNBUFFERED": "1",
     }
     if home is not None:
-        # torch's default cache directories are watched too, and other processes write to shared ones.
+        # torch's default cache directories are watched too, and others write to the shared ones.
         environ |= {"HOME": str(home), "TMPDIR": str(home / "tmp")}
         environ.pop("XDG_CACHE_HOME", None)
     spec = ChildSpec(
