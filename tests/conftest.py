@@ -1,10 +1,15 @@
-"""What holds for every test: nobody's real state is touched."""
+"""What holds for every test: nobody's real state is touched. And what several folders use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from .shop import Shop
 
 
 @pytest.fixture(autouse=True)
@@ -24,3 +29,25 @@ def _no_real_state(
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/no-state-in-tests")
     monkeypatch.setenv("XDG_CONFIG_HOME", "/dev/null/no-config-in-tests")
     yield
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    """A small registry under the fake child."""
+    from .shop import open_shop  # the builder is slow to import, and most tests don't need it
+
+    return open_shop(tmp_path)
+
+
+@pytest.fixture
+def wait_until() -> Callable[[Callable[[], bool]], None]:
+    """Return a wait for a condition, with a deadline."""
+    import time
+
+    def wait(condition: Callable[[], bool]) -> None:
+        ends_s = time.monotonic() + 30
+        while not condition():
+            assert time.monotonic() < ends_s, "the condition did not come true"
+            time.sleep(0.01)
+
+    return wait

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from prewarm.build.scan_run import ScanResult, run_scan
 from prewarm.build.step import Step
@@ -18,7 +15,7 @@ from prewarm.config import Settings
 from prewarm.store.database import DATABASE_NAME, Database
 from prewarm.store.entries import Entry
 
-FAKE = Path(__file__).parent / "fake_child.py"
+FAKE = Path(__file__).parent / "build" / "fake_child.py"
 
 DECLARATION = """\
 [model]
@@ -92,32 +89,18 @@ class Shop:
         return Shop(self.root, replace(self.settings, **changes))
 
 
-@pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    (tmp_path / "registry").mkdir()
+def open_shop(root: Path) -> Shop:
+    """Return an empty registry below ``root`` with its declaration."""
+    (root / "registry").mkdir()
     made = Shop(
-        tmp_path,
+        root,
         Settings(
-            registry=tmp_path / "registry",
-            cache_dir=tmp_path / "cache",
-            state_dir=tmp_path / "state",
+            registry=root / "registry",
+            cache_dir=root / "cache",
+            state_dir=root / "state",
             builder="test",
             settle_s=0.05,
         ),
     )
     made.declare()
     return made
-
-
-@pytest.fixture
-def wait_until() -> Callable[[Callable[[], bool]], None]:
-    """Return a wait for a condition, with a deadline."""
-    import time
-
-    def wait(condition: Callable[[], bool]) -> None:
-        ends_s = time.monotonic() + 30
-        while not condition():
-            assert time.monotonic() < ends_s, "the condition did not come true"
-            time.sleep(0.01)
-
-    return wait
