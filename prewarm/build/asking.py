@@ -5,6 +5,7 @@ Knows their variables and directories.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -81,10 +82,13 @@ def ask_proof(
     order: Sequence[int],
     full: bool,
     user: int | None,
+    recompile_limit: int | None = None,
+    shim: bool = False,
 ) -> dict[str, Any]:
     """Make the calls in ``order`` from ``cache`` in a fresh process.
 
-    See ``torchside/proving.py``.
+    With ``shim`` its mends are made too, as in a deployment that has the shim on its path; without
+    it the process is only watched. See ``torchside/proving.py``.
     """
     request = {"kind": "prove", "mode": mode, "order": list(order), "full": full}
     home = workdir / "home"
@@ -93,7 +97,27 @@ def ask_proof(
         if user is not None:
             for path in (workdir, home, home / "tmp"):
                 os.chown(path, user, -1)
-    return _ask(desk, workdir, request, cache=cache, home=home, user=user)
+    deployment = _deployment(workdir, recompile_limit) if shim else None
+    return _ask(desk, workdir, request, cache=cache, home=home, user=user, deployment=deployment)
+
+
+def _deployment(workdir: Path, recompile_limit: int | None) -> Path:
+    """Write what the hook gives a deployment beside its caches, as far as the shim acts on it."""
+    directory = workdir / "deployment"
+    text = json.dumps(
+        {
+            "format": 1,
+            "caches": {},
+            "variables": {},
+            "entries": [{"compile": {"recompile_limit": recompile_limit}}],
+        }
+    )
+    with write_errors(directory):
+        directory.mkdir(parents=True)
+        directory.chmod(0o755)
+        (directory / "env.json").write_text(text, encoding="utf-8")
+        (directory / "env.json").chmod(0o644)
+    return directory
 
 
 def _ask(
@@ -104,6 +128,7 @@ def _ask(
     cache: Path,
     home: Path | None = None,
     user: int | None = None,
+    deployment: Path | None = None,
 ) -> dict[str, Any]:
     request |= {"declaration": desk.declaration.request(), "checkpoint": str(desk.checkpoint)}
     environ = {name: value for name, value in desk.environ.items() if name not in _NOT_HANDED_ON}
@@ -117,6 +142,8 @@ def _ask(
         "HF_HUB_OFFLINE": "1",
         "PYTHONUNBUFFERED": "1",
     }
+    if deployment is not None:
+        environ["PREWARM_DIR"] = str(deployment)
     if home is not None:
         # torch's default cache directories are watched too, and others write to the shared ones.
         environ |= {"HOME": str(home), "TMPDIR": str(home / "tmp")}

@@ -12,14 +12,13 @@ from typing import Any
 
 from prewarm.build.asking import ask_compile
 from prewarm.build.bench import Bench
-from prewarm.build.caveat import caveat_of_build, caveat_of_record, weigh
+from prewarm.build.caveat import caveat_of_build, caveat_of_record
 from prewarm.build.child import ChildFailed
 from prewarm.build.job import Job
 from prewarm.build.ladder import next_mode
 from prewarm.build.proof import prove
 from prewarm.build.record import Built, calls_of_record, failed_of_record, renamed
 from prewarm.build.resting import publish_proven, rest_failed
-from prewarm.build.verdict import judge
 from prewarm.errors import StoreCorrupt
 from prewarm.store.bundle import BundleInfo, bundle_path, pack_apart, unpack
 from prewarm.store.bundles import BundleRow
@@ -74,7 +73,7 @@ def _share(
         key=row.build_key,
         bundle=BundleInfo(row.sha256, row.size_bytes, row.unpacked_bytes, row.files),
         mode=source["compile"]["mode"],
-        recompile_limit=source["compile"]["recompile_limit"],
+        recompile_limit=_recompile_limit(job),
         variables=source["variables"],
         calls=calls_of_record(source),
         failed_shape_sets=failed,
@@ -83,15 +82,14 @@ def _share(
     # Each other call first is proven once per bundle; only a warm entry says that it was.
     each_first = source["status"] != Status.WARM
     try:
-        proofs = prove(bench, job, built, packed, log, each_first=each_first)
+        proven = prove(bench, job, built, packed, log, each_first=each_first)
     except StoreCorrupt as error:
         bench.database.quarantine_bundle(row.sha256, reason=str(error), at=bench.at())
         return None, None
-    verdict = judge(proofs)
-    if verdict.other_graph:
-        return None, verdict.reason
-    verdict = weigh(verdict, built.caveat)
-    entry = publish_proven(bench, job, built, verdict, proofs, packed, log, own_graph=own_graph)
+    if proven.verdict.other_graph:
+        return None, proven.verdict.reason
+    proven = proven.weighed(built.caveat)
+    entry = publish_proven(bench, job, built, proven, packed, log, own_graph=own_graph)
     return entry, None
 
 
@@ -131,9 +129,8 @@ def _build(bench: Bench, job: Job, log: Path, *, misfit: str | None) -> Entry:
             ),
         )
         bench.database.move(job.entry_id, Status.PROVING, at=bench.at())
-        proofs = prove(bench, job, built, packed, log, each_first=True)
-        verdict = weigh(judge(proofs), built.caveat)
-        return publish_proven(bench, job, built, verdict, proofs, packed, log, own_graph=own_graph)
+        proven = prove(bench, job, built, packed, log, each_first=True).weighed(built.caveat)
+        return publish_proven(bench, job, built, proven, packed, log, own_graph=own_graph)
 
 
 def _compile(

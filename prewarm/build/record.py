@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prewarm.build.job import Job
+from prewarm.build.proven import Proven
 from prewarm.build.verdict import Verdict, judge
 from prewarm.store.bundle import BundleInfo
 from prewarm.store.status import Status
@@ -36,11 +37,9 @@ class Built:
     caveat: Verdict | None = None
 
 
-def make_record(
-    job: Job, built: Built, verdict: Verdict, proofs: Sequence[Mapping[str, Any]], *, at: str
-) -> dict[str, Any]:
+def make_record(job: Job, built: Built, proven: Proven, *, at: str) -> dict[str, Any]:
     """Return the manifest entry of a published entry, less its model and aliases."""
-    proof = proofs[0]
+    verdict, proof = proven.verdict, proven.proofs[0]
     warm = {(call["shape_set"], _frozen(call["sizes"])): call["warm_s"] for call in proof["calls"]}
     return {
         "checkpoint": job.digest,
@@ -50,8 +49,8 @@ def make_record(
         "status": verdict.status.value,
         "reason": verdict.reason,
         "code": verdict.code,
-        "requires": [],
-        "covers": covers(job) if judge(proofs).status is Status.WARM else DECLARED_ORDER,
+        "requires": list(proven.requires),
+        "covers": covers(job) if judge(proven.proofs).status is Status.WARM else DECLARED_ORDER,
         "bundle": {
             "sha256": built.bundle.sha256,
             "size_bytes": built.bundle.size_bytes,
@@ -62,14 +61,14 @@ def make_record(
             "mode": built.mode,
             "asked_mode": job.modes[0],
             "dynamic": job.declaration.compile.dynamic,
-            "recompile_limit": built.recompile_limit,
+            "recompile_limit": built.recompile_limit if proven.needs_shim else None,
         },
         "variables": dict(built.variables),
         "shape_sets": [_shape_set(name, built, warm, verdict) for name in _names(built.calls)],
         "proof": {
             **proof["report"],
             "outputs": proof["outputs"],
-            "orders": len(proofs),
+            "orders": len(proven.proofs),
             "proved_at": at,
             "proved_as": str(proof["uid"]),
             "python": proof["python"],

@@ -6,15 +6,13 @@ that was digested.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from prewarm.build.bench import Bench
 from prewarm.build.child import ChildFailed
 from prewarm.build.job import Job
+from prewarm.build.proven import Proven
 from prewarm.build.record import Built, make_record
-from prewarm.build.verdict import Verdict
 from prewarm.errors import PrewarmError
 from prewarm.registry.architecture import architecture_digest
 from prewarm.store.bundle import bundle_path
@@ -28,8 +26,7 @@ def publish_proven(
     bench: Bench,
     job: Job,
     built: Built,
-    verdict: Verdict,
-    proofs: Sequence[Mapping[str, Any]],
+    proven: Proven,
     packed: Path,
     log: Path,
     *,
@@ -41,6 +38,7 @@ def publish_proven(
     """
     database, at = bench.database, bench.at()
     _still_there(job)
+    verdict = proven.verdict
     if verdict.status not in (Status.WARM, Status.PARTIAL):
         return database.move(
             job.entry_id, verdict.status, at=at, reason=verdict.reason, code=verdict.code,
@@ -74,7 +72,7 @@ def publish_proven(
         build_key=built.key,
         own_graph=own_graph,
         bundle_sha256=built.bundle.sha256,
-        record=make_record(job, built, verdict, proofs, at=at),
+        record=make_record(job, built, proven, at=at),
         log=str(log),
     )
 

@@ -43,6 +43,10 @@ ZEROS: tuple[tuple[str, str, str], ...] = (
     ("recompiles", "recompiled", "{n} frame(s) were traced again for a call already made"),
 )
 
+#: Codes of what the shim carries to a deployment where a variable cannot: torch's recompile limit,
+#: and tuning that a release forgets (``torchside/mends.py``).
+SHIM_CARRIES = frozenset({"recompile_limit", "retuned", "triton_compiled"})
+
 #: Counts that say "this checkpoint's graph is not the one in the bundle".
 _OTHER_GRAPH = ("graphs_compiled", "fx_misses", "aot_misses")
 _BYPASSES = ("graphs_bypassed", "aot_bypassed")
@@ -65,6 +69,14 @@ def judge(proofs: Sequence[Mapping[str, Any]]) -> Verdict:
         if verdict.status is not Status.WARM:
             return verdict
     return Verdict(Status.WARM, None, None)
+
+
+def warm_with_shim(plain: str | None) -> Verdict:
+    """Return the verdict on a start that is clean with the shim; ``plain`` says what is not."""
+    why = (plain or "a plain start was not clean").removeprefix("at a start from the bundle ")
+    return Verdict(
+        Status.WARM, "needs_shim", f"warm with the shim alone; without it, at a plain start, {why}"
+    )
 
 
 def _judge_one(proof: Mapping[str, Any], when: str) -> Verdict:

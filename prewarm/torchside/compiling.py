@@ -11,7 +11,7 @@ import time
 import traceback
 from typing import Any
 
-from . import outputs, shim, surroundings
+from . import outputs, shim, surroundings, upstream_mends
 from .protocol import Channel, reason_of
 from .reporting import start_report
 from .session import DeclaredCall, Session
@@ -26,7 +26,7 @@ def answer(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """
     channel.progress("import", what="importing torch")
     session = Session(request["declaration"], request["checkpoint"])
-    raise_recompile_limit(request.get("recompile_limit"))
+    _raise_recompile_limit(request.get("recompile_limit"))
     channel.progress("load", seconds=round(session.load_s, 2))
     calls, failed = _all_cold(session, request["mode"], channel)
     for number, call in enumerate(session.calls):
@@ -82,13 +82,12 @@ def _all_cold(
     return calls, failed
 
 
-def raise_recompile_limit(limit: int | None) -> None:
-    """Let torch keep more than its 8 graphs of one piece of code (torch/_dynamo/config.py)."""
+def _raise_recompile_limit(limit: int | None) -> None:
     if limit is None:
         return
-    import torch._dynamo.config as dynamo
+    import torch._dynamo.config
 
-    dynamo.recompile_limit = max(int(limit), dynamo.recompile_limit)
+    upstream_mends.raise_recompile_limit(torch._dynamo.config, int(limit))
 
 
 def _cold(session: Session, call: DeclaredCall, started_s: float) -> dict[str, Any]:

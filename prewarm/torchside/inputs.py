@@ -35,7 +35,8 @@ def make_arguments(
     64}``.
     """
     generator = torch.Generator(device="cpu").manual_seed(SEED)
-    maker = _Maker(sizes, device, memory_format, generator)
+    dynamic = frozenset(shape_set.get("dynamic_dims") or ())
+    maker = _Maker(sizes, device, memory_format, generator, dynamic)
     args = [maker.value(item) for item in shape_set.get("args") or []]
     kwargs = {name: maker.value(item) for name, item in (shape_set.get("inputs") or {}).items()}
     for name, item in (shape_set.get("kwargs") or {}).items():
@@ -48,12 +49,18 @@ def make_arguments(
 
 class _Maker:
     def __init__(
-        self, sizes: dict[str, int], device: str, memory_format: str, generator: torch.Generator
+        self,
+        sizes: dict[str, int],
+        device: str,
+        memory_format: str,
+        generator: torch.Generator,
+        dynamic: frozenset[str],
     ) -> None:
         self._sizes = sizes
         self._device = device
         self._memory_format = memory_format
         self._generator = generator
+        self._dynamic = dynamic
 
     def value(self, item: Any) -> Any:
         if isinstance(item, dict) and "dtype" in item and "shape" in item:
@@ -98,4 +105,15 @@ class _Maker:
         made = made.to(self._device)
         if self._memory_format and made.dim() == 4:
             made = made.to(memory_format=getattr(torch, self._memory_format))
+        self._mark(made, item["shape"])
         return made
+
+    def _mark(self, made: torch.Tensor, shape: list[int | str]) -> None:
+        """Mark the declared dimensions as dynamic, as the server does.
+
+        Not one of size 0 or 1: torch makes a graph of its own for those and refuses the mark
+        (0/1 specialization, torch/fx/experimental/symbolic_shapes.py).
+        """
+        for place, size in enumerate(shape):
+            if size in self._dynamic and made.shape[place] > 1:
+                torch._dynamo.mark_dynamic(made, place)

@@ -52,6 +52,7 @@ def answer(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
         "peak_memory_bytes": session.peak_memory_bytes(),
         "python": "%d.%d.%d" % sys.version_info[:3],
         "uid": os.getuid(),
+        "mends": shim.mends.made if shim.mends is not None else [],
         "report": report,
     }
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from prewarm.build.job import Job
+from prewarm.build.proven import Proven
 from prewarm.build.record import (
     Built,
     calls_of_record,
@@ -71,12 +72,13 @@ def proof() -> dict[str, Any]:
         "report": {"fx_misses": 0, "triton_compiled": "n/a", "recompiles": None},
         "outputs": {"state": "agree"},
         "uid": 65534,
+        "mends": [],
         "python": "3.11.7",
     }
 
 
 def record(verdict: Verdict = WARM, **changes: Any) -> dict[str, Any]:
-    return make_record(job(), built(**changes), verdict, [proof(), proof()], at=AT)
+    return make_record(job(), built(**changes), Proven((proof(), proof()), verdict), at=AT)
 
 
 def test_it_is_a_manifest_entry() -> None:

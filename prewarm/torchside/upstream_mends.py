@@ -1,0 +1,85 @@
+"""The second half of ``upstream.py``: faults of torch that the shim mends, and how.
+
+Owns what is changed inside torch; which deployment needs it is ``mends.py``'s.
+Seen: torch 2.11.0 (H200) and 2.13.0 (CPU), by reading and by test.
+"""
+
+from __future__ import annotations
+
+import functools
+
+TYPE_CHECKING = False  # typing is not imported in a shim; type checkers take this name as true
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+
+def raise_recompile_limit(config: ModuleType, limit: int) -> bool:
+    """Let torch keep more than its 8 graphs of one piece of code; return whether it kept fewer.
+
+    ``config`` is torch._dynamo.config. Beyond ``recompile_limit`` a frame runs in eager mode with
+    one log line (TensorRT-LLM #6142); ``accumulated_recompile_limit`` (256) holds for the code over
+    all its objects. No variable sets either (2.9 to 2.14).
+    """
+    raised = False
+    for name in ("recompile_limit", "accumulated_recompile_limit"):
+        present = getattr(config, name, None)
+        if isinstance(present, int) and present < limit:
+            setattr(config, name, limit)
+            raised = True
+    return raised
+
+
+def keep_tuned_configs(heuristics: ModuleType) -> bool:
+    """Let a kernel from the graph cache take the configuration that was tuned for it.
+
+    ``heuristics`` is torch._inductor.runtime.triton_heuristics. Up to torch 2.12
+    ``recheck_autotune_cache`` passes over kernels with one candidate and forgets that a candidate
+    was found by coordinate descent, so that each start tunes again (pytorch #172819, mended by
+    #173391). Returns False where that is mended or where nothing is as expected.
+    """
+    autotuner = getattr(heuristics, "CachingAutotuner", None)
+    recheck = getattr(autotuner, "recheck_autotune_cache", None)
+    if autotuner is None or recheck is None:
+        return False
+    needed = ("check_autotune_cache", "triton_config_to_hashable")
+    if not all(hasattr(heuristics, name) for name in needed):
+        return False
+    # The mended function asks with getattr(…, "found_by_coordesc", …), the other one does not.
+    if "found_by_coordesc" in recheck.__code__.co_consts:
+        return False
+    autotuner.recheck_autotune_cache = _with_tuned_config(recheck, heuristics)
+    return True
+
+
+def _with_tuned_config(recheck: Callable[..., Any], heuristics: ModuleType) -> Callable[..., Any]:
+    @functools.wraps(recheck)
+    def recheck_autotune_cache(self: Any, reload_kernel_from_src: Callable[[], Any]) -> Any:
+        found = _tuned_config(self, heuristics)
+        if found is None:
+            return recheck(self, reload_kernel_from_src)
+        name_of = heuristics.triton_config_to_hashable
+        for result in self.compile_results:
+            if name_of(result.config) == name_of(found):
+                result.config.found_by_coordesc = True
+                self.compile_results = [result]
+                return None
+        # The tuned configuration was not among those that were saved: only this one is compiled.
+        if self.fn.fn is None:
+            self.fn = reload_kernel_from_src().fn
+        self.compile_results = [self._precompile_config(found)]
+        return None
+
+    return recheck_autotune_cache
+
+
+def _tuned_config(autotuner: Any, heuristics: ModuleType) -> Any:
+    """Return the configuration that coordinate descent found for this kernel, if one is kept."""
+    configs = [result.config for result in autotuner.compile_results]
+    kept, _, info = heuristics.check_autotune_cache(
+        configs, autotuner.filename, autotuner.inductor_meta
+    )
+    autotuner.autotune_cache_info = info
+    tuned = len(kept) == 1 and getattr(kept[0], "found_by_coordesc", False)
+    return kept[0] if tuned else None
