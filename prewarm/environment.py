@@ -1,14 +1,16 @@
 """The environment: every fact outside the model that decides a hit, and how two compare.
 
 Pure. The facts are gathered without torch by ``torchside/facts.py`` under the deployment's
-interpreter; builder, hook, ``explain`` and ``doctor`` share this one comparison.
+interpreter; builder, hook, ``explain`` and ``doctor`` share this one comparison. A ``Difference``
+is how every fact that differs is told, whoever compared it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 #: Facts that decide a hit, in the order in which they are told, each with what a difference costs.
@@ -28,16 +30,42 @@ COSTS: dict[str, str] = {
     "cxx": "the C++ kernels are compiled again",
     "cxx_version": "the C++ kernels are compiled again",
     "threads": "a full compile: the thread count is part of the generated code's key",
-    "variables": "a full compile where the variable is part of the key",
 }
+
+#: What another value of a variable costs; each is a fact of its own name.
+VARIABLE_COST = "a full compile where the variable is part of the key"
 
 #: Facts that are recorded for people and change no hit.
 INFORMATIVE = ("python", "driver")
 
+#: Facts that only follow from another one that differs, so that one change is told once. What
+#: follows from a fact that is itself not told follows from what that one follows from.
+_FOLLOWS: dict[str, tuple[str, ...]] = {
+    "capability": ("device",),
+    "sm_count": ("device",),
+    "cpu_isa": ("machine",),
+    "cxx_version": ("cxx", "machine"),
+    "CXX": ("cxx",),
+    "python_abi": ("machine",),
+    # Another Python brings packages of its own, and each of them lies at another path.
+    "torch": ("python_abi",),
+    "torch_git": ("torch", "python_abi"),
+    "cuda": ("torch", "python_abi"),
+    "triton": ("torch", "python_abi"),
+    "library": ("python_abi",),
+    "build_paths": ("torch", "python_abi", "machine"),
+}
+
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One fact that differs: what was recorded, what is present (None: not there), its cost."""
+    """One fact that differs: what was recorded, what is present (None: not there), its cost.
+
+    ``fact`` is a fact of the environment, the name of a variable, or a declaration's own spelling
+    (``[model] dtype``).
+    """
 
     fact: str
     recorded: str | None
@@ -46,11 +74,24 @@ class Difference:
 
     def sentence(self) -> str:
         """Say the difference in one plain sentence without a full stop."""
-        if self.fact == "variables":
-            return _told_variables(_mapping(self.recorded), _mapping(self.present))
-        name = self.fact.replace("_", " ")
-        here, there = _told(self.present), _told(self.recorded)
-        return f"{name} is {here} here, the bundle was built with {there}"
+        shown = repr if _VARIABLE.fullmatch(self.fact) else _shown
+        absent, where, name = "not there", "here", self.fact.replace("_", " ")
+        if self.fact.startswith("["):
+            absent, where, name = "not stated", "in prewarm.toml now", self.fact
+        elif shown is repr:
+            absent, name = "not set", self.fact
+        here = absent if self.present is None else shown(self.present)
+        built = "without it" if self.recorded is None else f"with {shown(self.recorded)}"
+        return f"{name} is {here} {where}, the bundle was built {built}"
+
+    def to_dict(self) -> dict[str, str | None]:
+        """Return the difference as it stands in JSON."""
+        return {
+            "fact": self.fact,
+            "recorded": self.recorded,
+            "present": self.present,
+            "cost": self.cost,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,36 +122,63 @@ class Environment:
 
 
 def compare(recorded: Environment, present: Environment) -> tuple[Difference, ...]:
-    """Return every decisive fact that differs, the most telling first.
+    """Return every decisive fact that differs, the most telling first; each variable is one.
 
     On a CPU the driver's facts do not matter; on a GPU the CPU's instruction set and compiler still
     do, since the wrapper code around the kernels may be C++.
     """
     ours, theirs = recorded.to_dict(), present.to_dict()
-    names = [*COSTS, *sorted((ours.keys() | theirs.keys()) - COSTS.keys() - set(INFORMATIVE))]
-    return tuple(
+    known = {*COSTS, *INFORMATIVE, "variables"}
+    names = [*COSTS, *sorted((ours.keys() | theirs.keys()) - known)]
+    facts = tuple(
         Difference(name, ours.get(name), theirs.get(name), COSTS.get(name, "a full compile"))
         for name in names
         if ours.get(name) != theirs.get(name)
     )
+    return facts + _compare_variables(variables_of(recorded), variables_of(present))
 
 
-def _told_variables(recorded: Mapping[str, str], present: Mapping[str, str]) -> str:
-    """Name only the variables that differ: the rest of the two texts is alike and long."""
-    told = []
-    for name in sorted(recorded.keys() | present.keys()):
-        if recorded.get(name) == present.get(name):
-            continue
-        here = repr(present[name]) if name in present else "not set"
-        there = f"with {recorded[name]!r}" if name in recorded else "without it"
-        told.append(f"{name} is {here} here, the bundle was built {there}")
-    return ", and ".join(told)
+def told_and_implied(
+    differences: Iterable[Difference],
+) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
+    """Part the differences that are told from those that only follow from one of them."""
+    differences = tuple(differences)
+    names = {found.fact for found in differences}
+
+    def follows(found: Difference) -> bool:
+        return not names.isdisjoint(_FOLLOWS.get(found.fact, ()))
+
+    return (
+        tuple(found for found in differences if not follows(found)),
+        tuple(found for found in differences if follows(found)),
+    )
 
 
-def _mapping(text: str | None) -> dict[str, str]:
-    found: dict[str, str] = json.loads(text or "{}")
+def variables_of(environment: Environment) -> dict[str, str]:
+    """Return the variables of an environment that change what is compiled."""
+    found: dict[str, str] = json.loads(environment.get("variables") or "{}")
     return found
 
 
-def _told(value: str | None) -> str:
-    return "not there" if value is None else (value or "empty")
+def with_variables(environment: Environment, keep: Callable[[str], bool]) -> Environment:
+    """Return an environment with only the variables to keep."""
+    variables = variables_of(environment)
+    kept = {name: value for name, value in variables.items() if keep(name)}
+    if kept == variables:
+        return environment
+    text = json.dumps(kept, sort_keys=True)
+    return Environment.from_facts(environment.to_dict() | {"variables": text})
+
+
+def _compare_variables(
+    recorded: Mapping[str, str], present: Mapping[str, str]
+) -> tuple[Difference, ...]:
+    return tuple(
+        Difference(name, recorded.get(name), present.get(name), VARIABLE_COST)
+        for name in sorted(recorded.keys() | present.keys())
+        if recorded.get(name) != present.get(name)
+    )
+
+
+def _shown(value: str) -> str:
+    return value or "empty"

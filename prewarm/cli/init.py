@@ -10,8 +10,8 @@ import click
 
 from prewarm.cli.options import example, json_option
 from prewarm.errors import ConfigError, RegistryError
-from prewarm.registry.declaration_file import FILE_NAME
 from prewarm.registry.draft import draft_declaration
+from prewarm.registry.names import FILE_NAME
 from prewarm.store.whole_file import write_whole
 
 _PATH = click.Path(path_type=Path)

@@ -15,8 +15,8 @@ from prewarm.errors import NotWarm, PrewarmError, RegistryError
 from prewarm.registry.architecture import architecture_digest
 from prewarm.registry.checkpoint import Checkpoint, list_checkpoint
 from prewarm.registry.content import content_digest
-from prewarm.registry.declaration_file import FILE_NAME
 from prewarm.registry.declaration_tree import DeclarationTree
+from prewarm.registry.names import FILE_NAME
 
 #: What is told of a bundle that was proven with other weights.
 NOT_PROVEN = "same architecture, not proven for these weights"

@@ -7,24 +7,35 @@ one sentence.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from prewarm.deploy.published import Published
-from prewarm.environment import Difference, Environment, compare
+from prewarm.environment import (
+    Difference,
+    Environment,
+    compare,
+    told_and_implied,
+    variables_of,
+    with_variables,
+)
 from prewarm.errors import EnvironmentDiffers, NotWarm
 from prewarm.store.manifest import ManifestEntry
 
 #: A sentence names this many differing facts and counts the rest.
 TOLD_DIFFERENCES = 3
 
-#: Facts that differ because another one does, and would only repeat it.
-_IMPLIED_BY = {
-    "capability": "device",
-    "sm_count": "device",
-    "torch_git": "torch",
-    "cxx_version": "cxx",
-}
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The entry whose environment is nearest to the present one, and every fact that differs.
+
+    ``others`` counts the other published environments.
+    """
+
+    published: Published
+    differences: tuple[Difference, ...]
+    others: int
 
 
 def named(published: Iterable[Published], name: str) -> tuple[Published, ...]:
@@ -45,9 +56,27 @@ def with_architecture(published: Iterable[Published], digest: str) -> tuple[Publ
     return tuple(found for found in published if found.entry.architecture == digest)
 
 
+def nearest(
+    candidates: Sequence[Published], present: Callable[[Published], Environment]
+) -> Nearest:
+    """Return the candidate with the fewest differing facts, warm before partial, newest first."""
+    compared = [(compare(found.environment, present(found)), found) for found in candidates]
+    newest_first = sorted(compared, key=lambda pair: pair[1].generated_at, reverse=True)
+    differences, found = min(
+        newest_first,
+        key=lambda pair: (
+            len(told_and_implied(pair[0])[0]),
+            len(pair[0]),
+            pair[1].entry.status != "warm",
+        ),
+    )
+    others = len({found.environment.id for found in candidates}) - 1
+    return Nearest(found, differences, others)
+
+
 def choose(
     model: str,
-    candidates: tuple[Published, ...],
+    candidates: Sequence[Published],
     present: Callable[[Published], Environment],
 ) -> Published:
     """Return the candidate whose environment is the present one, warm before partial, newest first.
@@ -55,13 +84,10 @@ def choose(
     Raises:
         EnvironmentDiffers: there is none; the message names the nearest one's differences.
     """
-    compared = [(compare(found.environment, present(found)), found) for found in candidates]
-    equal = [found for differences, found in compared if not differences]
-    if equal:
-        return max(equal, key=lambda found: (found.entry.status == "warm", found.generated_at))
-    differences, nearest = min(compared, key=lambda pair: len(pair[0]))
-    others = len({found.environment.id for found in candidates}) - 1
-    raise EnvironmentDiffers(_differs(model, differences, nearest, others))
+    found = nearest(candidates, present)
+    if found.differences:
+        raise EnvironmentDiffers(_differs(model, found))
+    return found.published
 
 
 def without_own_variables(present: Environment, published: Published) -> Environment:
@@ -70,14 +96,8 @@ def without_own_variables(present: Environment, published: Published) -> Environ
     A unit that reads its env file before the hook runs, as at every start but the first, has them.
     """
     own = published.entry.variables.keys()
-    recorded = json.loads(published.environment.get("variables") or "{}")
-    variables = json.loads(present.get("variables") or "{}")
-    kept = {name: value for name, value in variables.items() if name in recorded or name not in own}
-    if kept == variables:
-        return present
-    return Environment.from_facts(
-        present.to_dict() | {"variables": json.dumps(kept, sort_keys=True)}
-    )
+    recorded = variables_of(published.environment)
+    return with_variables(present, lambda name: name in recorded or name not in own)
 
 
 def not_published(model: str, published: Iterable[Published]) -> NotWarm:
@@ -99,23 +119,26 @@ def _names(entry: ManifestEntry) -> tuple[str, ...]:
     return (entry.model, *entry.aliases)
 
 
-def _differs(
-    model: str, differences: tuple[Difference, ...], nearest: Published, others: int
-) -> str:
-    facts = {difference.fact for difference in differences}
-    told = [found for found in differences if _IMPLIED_BY.get(found.fact) not in facts]
-    parts = [_sentence(found, nearest) for found in told[:TOLD_DIFFERENCES]]
-    if len(told) > TOLD_DIFFERENCES:
-        rest = ", ".join(found.fact for found in told[TOLD_DIFFERENCES:])
-        parts.append(f"also different: {rest}")
-    if others:
-        parts.append(f"{others} more published environments differ in more facts")
-    return f"{model}: {'; '.join(parts)}"
+def sentences(differences: Sequence[Difference], device: str | None) -> str:
+    """Say what differs: the first facts with both values and what each costs, then only names."""
+    told, implied = told_and_implied(differences)
+    parts = [_sentence(found, device) for found in told[:TOLD_DIFFERENCES]]
+    rest = [found.fact for found in (*told[TOLD_DIFFERENCES:], *implied)]
+    if rest:
+        parts.append(f"also different: {', '.join(rest)}")
+    return "; ".join(parts)
 
 
-def _sentence(difference: Difference, nearest: Published) -> str:
+def _differs(model: str, nearest: Nearest) -> str:
+    told = sentences(nearest.differences, nearest.published.environment.get("device"))
+    if nearest.others:
+        told += f"; {nearest.others} more published environments differ in more facts"
+    return f"{model}: {told}"
+
+
+def _sentence(difference: Difference, device: str | None) -> str:
     if difference.fact == "cxx" and difference.present is None:
-        when = "a CPU start" if nearest.environment.get("device") == "cpu" else "the start"
+        when = "a CPU start" if device == "cpu" else "the start"
         return (
             f"no C++ compiler is here (built with {difference.recorded}), and {when} needs one "
             f"even on a perfect hit; install {difference.recorded} or set CXX"

@@ -16,19 +16,13 @@ from prewarm.errors import RegistryError
 from prewarm.registry.checkpoint import Checkpoint, CheckpointFile
 from prewarm.registry.declaration import Declaration
 from prewarm.registry.exported_program import exported_facts
+from prewarm.registry.names import CONFIGS
 from prewarm.registry.pickle_file import read_tensors
 from prewarm.registry.safetensors_header import read_header
 from prewarm.registry.source import source_files
 from prewarm.registry.tensor import Tensor
 
 FORMAT = 1
-
-#: Files that loaders build a model from; all others (tokenizers, cards, metrics) shape no graph.
-CONFIGS = (
-    "config.json", "model_index.json", "scheduler_config.json", "adapter_config.json",
-    "quantize_config.json", "quantization_config.json", "generation_config.json", "params.json",
-    "model_config.json", "hparams.json", "hparams.yaml", "hyperparameters.json", "config.yaml",
-)  # fmt: skip
 
 #: Keys that say where a model came from or how its outputs are called.
 _IDLE_KEYS = {

@@ -12,13 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from prewarm.registry.declaration_file import FILE_NAME
-
-#: What a copy that is still under way calls its files.
-UNFINISHED = (".incomplete", ".tmp", ".part", ".partial", ".aria2", ".crdownload", ".download")
-
-#: Directories that hold no part of a checkpoint: caches, locks, and a Hugging Face cache's store.
-PASSED_OVER = ("blobs", "__pycache__", "lost+found")
+from prewarm.registry.names import FILE_NAME, UNFINISHED, is_passed_over
 
 #: Where ``hf download --local-dir`` keeps what it has not finished.
 _HF_LOCAL_DOWNLOADS = (".cache", "huggingface", "download")
@@ -64,11 +58,6 @@ class Checkpoint:
     def file(self, name: str) -> CheckpointFile | None:
         """Return the file of that name, if there is one."""
         return next((file for file in self.files if file.name == name), None)
-
-
-def is_passed_over(name: str) -> bool:
-    """Say whether a file or directory of that name is no part of any checkpoint."""
-    return name.startswith(".") or name in PASSED_OVER or name.endswith(UNFINISHED)
 
 
 def list_checkpoint(

@@ -24,6 +24,11 @@ class Target(Table):
     fullgraph: bool | None = None
     regional: bool | None = None
 
+    def stated(self) -> str | dict[str, str | bool]:
+        """Return the target as it is written: its name alone where nothing else is stated."""
+        stated: dict[str, str | bool] = self.model_dump(exclude_none=True)
+        return stated if len(stated) > 1 else self.at
+
 
 def _targets(value: object) -> object:
     if not isinstance(value, list | tuple):

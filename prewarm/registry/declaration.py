@@ -7,6 +7,8 @@ key, the calls, and the wishes whose work is not done yet. Does not find or read
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -162,6 +164,26 @@ class Declaration:
             "regional": self.compile.regional,
             "config": self.compile.config,
             "shapes": [shape_set.key_facts() for shape_set in self.shapes],
+        }
+
+    def recorded(self) -> dict[str, Any]:
+        """Return what reaches the graph in the declaration's own words, for a later comparison.
+
+        ``key`` is the digest of ``key_facts()``: where it is equal, only words differ.
+        """
+        text = json.dumps(self.key_facts(), sort_keys=True, separators=(",", ":"))
+        return {
+            "key": hashlib.sha256(text.encode()).hexdigest(),
+            "model": self._model_facts(),
+            "compile": {
+                "targets": [target.stated() for target in self.compile.targets],
+                "mode": self.compile.mode[0],
+                "dynamic": self.compile.dynamic,
+                "fullgraph": self.compile.fullgraph,
+                "regional": self.compile.regional,
+                "config": self.compile.config,
+            },
+            "shapes": [shape_set.to_dict() for shape_set in self.shapes],
         }
 
     def _model_facts(self) -> dict[str, Any]:

@@ -18,11 +18,10 @@ from prewarm.errors import ConfigError
 from prewarm.registry.declaration import Declaration, DeclarationTables
 from prewarm.registry.declaration_errors import issue_lines, join_issues, nearest_key
 from prewarm.registry.model_table import RegistryTable
+from prewarm.registry.names import FILE_NAME
 from prewarm.registry.path_glob import is_literal, matches
 from prewarm.registry.toml_lines import lines_of_keys
 from prewarm.registry.toml_scalars import Table
-
-FILE_NAME = "prewarm.toml"
 
 #: A declaration is written by hand; anything longer is another file under this name.
 MAX_SIZE_BYTES = 1 << 20

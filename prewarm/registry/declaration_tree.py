@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from prewarm.registry.declaration_file import FILE_NAME, DeclarationFile, read_declaration_file
+from prewarm.registry.declaration_file import DeclarationFile, read_declaration_file
+from prewarm.registry.names import FILE_NAME
 
 
 class DeclarationTree:

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from prewarm.registry.checkpoint import is_passed_over
 from prewarm.registry.declaration_file import DeclarationFile
+from prewarm.registry.names import is_passed_over
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pt2")
 EXPORTED = ".pt2"

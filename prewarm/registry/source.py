@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from prewarm.errors import ConfigError
-from prewarm.registry.checkpoint import is_passed_over
-from prewarm.registry.declaration_file import FILE_NAME
+from prewarm.registry.names import FILE_NAME, is_passed_over
 
 #: Python, and what custom operators are built from or loaded as.
 SOURCE = (".py", ".pyi", ".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hpp", ".so", ".ptx")
