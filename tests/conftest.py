@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from .place import Place
     from .shop import Shop
 
 
@@ -51,3 +52,16 @@ def wait_until() -> Callable[[Callable[[], bool]], None]:
             time.sleep(0.01)
 
     return wait
+
+
+@pytest.fixture(scope="module")
+def make_place(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Place]:
+    """Return a maker of places; module-wide, since a real compile takes long."""
+    from .place import Place
+
+    def make(**variables: str) -> Place:
+        place = Place(tmp_path_factory.mktemp("place"), variables)
+        place.registry.mkdir()
+        return place
+
+    return make

@@ -9,14 +9,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-SERVER = Path(__file__).parent / "server.py"
+SERVER = Path(__file__).parent / "e2e" / "server.py"
 TIMEOUT_S = 300
 
 
@@ -134,15 +132,3 @@ class Place:
         assert answer["aot"].get("autograd_cache_bypass", 0) == 0, answer
         assert answer["aot"]["autograd_cache_hit"] >= 1
         return answer
-
-
-@pytest.fixture(scope="module")
-def make_place(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Place]:
-    """Return a maker of places; module-wide, since a real compile takes long."""
-
-    def make(**variables: str) -> Place:
-        place = Place(tmp_path_factory.mktemp("place"), variables)
-        place.registry.mkdir()
-        return place
-
-    return make
