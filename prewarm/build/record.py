@@ -37,8 +37,13 @@ class Built:
     caveat: Verdict | None = None
 
 
-def make_record(job: Job, built: Built, proven: Proven, *, at: str) -> dict[str, Any]:
-    """Return the manifest entry of a published entry, less its model and aliases."""
+def make_record(
+    job: Job, built: Built, proven: Proven, *, at: str, origin: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the manifest entry of a published entry, less its model and aliases.
+
+    ``origin`` is what is recorded of where the build came from (``origin.py``).
+    """
     verdict, proof = proven.verdict, proven.proofs[0]
     warm = {(call["shape_set"], _frozen(call["sizes"])): call["warm_s"] for call in proof["calls"]}
     return {
@@ -72,6 +77,8 @@ def make_record(job: Job, built: Built, proven: Proven, *, at: str) -> dict[str,
             "proved_at": at,
             "proved_as": str(proof["uid"]),
             "python": proof["python"],
+            "deep": proof.get("deep"),
+            **origin,
         },
     }
 

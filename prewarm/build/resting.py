@@ -11,6 +11,7 @@ from pathlib import Path
 from prewarm.build.bench import Bench
 from prewarm.build.child import ChildFailed
 from prewarm.build.job import Job
+from prewarm.build.origin import origin
 from prewarm.build.proven import Proven
 from prewarm.build.record import Built, make_record
 from prewarm.errors import PrewarmError
@@ -72,7 +73,7 @@ def publish_proven(
         build_key=built.key,
         own_graph=own_graph,
         bundle_sha256=built.bundle.sha256,
-        record=make_record(job, built, proven, at=at),
+        record=make_record(job, built, proven, at=at, origin=origin(job, bench.settings.registry)),
         log=str(log),
     )
 

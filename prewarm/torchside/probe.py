@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .deep_facts import deep_facts
 from .protocol import Channel, Refusal
 
 
@@ -38,6 +39,8 @@ def answer(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
         "capability": "%d.%d" % (properties.major, properties.minor) if properties else None,
         "device_memory_bytes": properties.total_memory if properties else None,
         "recompile_limit": _recompile_limit(),
+        # Only where it is asked for: it takes a second, and may start a compiler.
+        "deep": deep_facts(device) if request.get("deep") else None,
     }
 
 

@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from . import outputs, shim, surroundings
+from .deep_facts import deep_facts
 from .protocol import Channel
 from .reporting import start_report
 from .session import DeclaredCall, Session
@@ -54,6 +55,8 @@ def answer(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
         "uid": os.getuid(),
         "mends": shim.mends.made if shim.mends is not None else [],
         "report": report,
+        # After the report: to ask torch for the instruction set may start a compiler.
+        "deep": deep_facts(session.device) if request.get("full") else None,
     }
 
 

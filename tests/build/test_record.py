@@ -28,6 +28,7 @@ from prewarm.store.manifest_values import ManifestEntry
 from prewarm.store.status import Status
 
 AT = "2027-01-15T08:00:00.000Z"
+ORIGIN = {"declared": {"key": "k"}, "source_files": None}
 WARM = Verdict(Status.WARM, None, None)
 CALLS = [
     {"shape_set": "rows", "sizes": {"batch": 1, "seq": 8}, "cold_s": 10.0, "compiled_frames": 1,
@@ -78,7 +79,9 @@ def proof() -> dict[str, Any]:
 
 
 def record(verdict: Verdict = WARM, **changes: Any) -> dict[str, Any]:
-    return make_record(job(), built(**changes), Proven((proof(), proof()), verdict), at=AT)
+    return make_record(
+        job(), built(**changes), Proven((proof(), proof()), verdict), at=AT, origin=ORIGIN
+    )
 
 
 def test_it_is_a_manifest_entry() -> None:
@@ -109,6 +112,7 @@ def test_the_proof_is_the_report_with_who_proved_it_when() -> None:
     told = record()["proof"]
     assert told["orders"] == 2
     assert (told["fx_misses"], told["triton_compiled"], told["recompiles"]) == (0, "n/a", None)
+    assert (told["declared"], told["source_files"]) == ({"key": "k"}, None)
     assert (told["proved_at"], told["proved_as"], told["python"]) == (AT, "65534", "3.11.7")
 
 
