@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from .graphs import fold_graphs
+
 Event = dict[str, Any]
 
 NOT_HERE = "n/a"
@@ -26,7 +28,7 @@ _COUNTS = {
     "cpp_compiled": "cpp_compiled",
     "triton_compiled": "triton_compiled",
     "benchmarked_autotuning": "benchmarked",
-    "benchmarked_coordinate_descent": "benchmarked",
+    "benchmarked_coordinate_descent": "descents",
     "recompiles": "recompiles",
     "limits_hit": "limits_hit",
 }
@@ -37,11 +39,7 @@ def fold(events: list[Event], has_triton: bool) -> dict[str, Any]:
 
     ``has_triton`` is whether kernels are compiled by Triton here; if not, its fields are ``"n/a"``.
     """
-    missing = {
-        event.get("field")
-        for event in events
-        if event["event"] == "point" and not event.get("there")
-    }
+    missing = _missing(events)
     blind = not events or any(event.get("dropped") for event in events)
     counts = _count(events)
     counts["recompiles"] = _recompiles(events)
@@ -55,28 +53,64 @@ def fold(events: list[Event], has_triton: bool) -> dict[str, Any]:
     report["compilers_started"] = None if blind else len(compilers)
     changed = _changed_files(events)
     report["files_changed"] = None if blind or changed is None else _number_changed(events, changed)
-    report["bypass_reasons"] = _distinct(
-        event.get("reason")
-        for event in events
-        if event["event"] == "fx_bypass"
-        or (event["event"] == "aot_lookup" and event.get("state") == "bypass")
-    )
+    report["bypass_reasons"] = None if "bypass_reasons" in missing else _bypass_reasons(events)
     report["compilers"] = _distinct(event.get("program") for event in compilers)
     report["files"] = (changed or [])[:_KEPT]
     report["calls"] = [
         _call(event, "graph_runs" in missing) for event in events if event["event"] == "call"
     ]
+    report["graphs"] = None if blind else fold_graphs(events, missing)
     report["processes"] = [
-        {key: event.get(key) for key in ("pid", "uid", "python", "rank", "device_index")}
+        _process(event, events, "graph_runs" in missing)
         for event in events
         if event["event"] == "start"
     ][:_KEPT]
     report["not_watched"] = sorted(
-        event["module"] + ":" + event["attribute"]
-        for event in events
-        if event["event"] == "point" and not event.get("there")
+        {
+            event["module"] + ":" + event["attribute"]
+            for event in events
+            if event["event"] == "point" and not event.get("there")
+        }
     )
     return report
+
+
+def _missing(events: list[Event]) -> set[Any]:
+    """Return the fields that cannot be told: a point was not there, or a lookup did not tell."""
+    missing = {
+        event.get("field")
+        for event in events
+        if event["event"] == "point" and not event.get("there")
+    }
+    for kind, field in (("fx_lookup", "fx_misses"), ("aot_lookup", "aot_misses")):
+        if any(event["event"] == kind and event.get("state") is None for event in events):
+            missing.add(field)
+    # A tuned configuration is timed by the same function as any other.
+    return missing | ({"descents"} if "benchmarked" in missing else set())
+
+
+def _bypass_reasons(events: list[Event]) -> list[Any]:
+    return _distinct(
+        event.get("reason")
+        for event in events
+        if event["event"] == "fx_bypass"
+        or (event["event"] == "aot_lookup" and event.get("state") == "bypass")
+    )
+
+
+def _process(start: Event, events: list[Event], blind: bool) -> dict[str, Any]:
+    own = [event for event in events if event.get("pid") == start.get("pid")]
+    ran = [event for event in own if event["event"] == "ran"]
+    frames = [event["at_s"] - event["seconds"] for event in own if event["event"] == "frame"]
+    devices = sorted(
+        {int(event["device_index"]) for event in ran if event["device_index"] is not None}
+    )
+    seconds = round(ran[0]["at_s"] - min(frames), 3) if ran and frames else None
+    return {
+        **{key: start.get(key) for key in ("pid", "uid", "python", "rank", "device_index")},
+        "device_indices": None if blind else devices,
+        "first_run_s": seconds,
+    }
 
 
 def _count(events: list[Event]) -> dict[str, int]:

@@ -6,7 +6,8 @@ What it sees goes to an event log (``events.py``); ``report.py`` folds the log i
 
 Rules:
 - Nothing of torch is imported here; the import hook waits until somebody else imports it.
-- A point that is not there is recorded as such, so that its field becomes ``null``.
+- A point that is not there, or whose whole module is not, is recorded as such, so that its field
+  becomes ``null``.
 - Watching never changes what is computed and never raises into the caller.
 """
 
@@ -19,11 +20,12 @@ import threading
 import time
 
 from . import files, spawned, upstream
+from .imports import when_imported
+from .points import Point, install, module_is_gone
 
 TYPE_CHECKING = False  # typing is not imported in a shim; type checkers take this name as true
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from importlib.machinery import ModuleSpec
+    from collections.abc import Mapping
     from types import ModuleType
     from typing import Any
 
@@ -47,57 +49,6 @@ class Tally:
         return self.counts.get(name, 0)
 
 
-class _WatchingLoader:
-    """Runs the real loader, then lets the watcher wrap the module that it made."""
-
-    def __init__(self, loader: Any, imported: Callable[[ModuleType], None]) -> None:
-        self._loader = loader
-        self._imported = imported
-
-    def create_module(self, spec: ModuleSpec) -> Any:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        if module.__name__ == "torch":
-            self._imported(module)
-            self._imported = lambda module: None
-        self._loader.exec_module(module)
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
-        self._imported(module)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-
-class _WatchingFinder:
-    """A meta path finder that only hands on what the others find, with a watching loader."""
-
-    def __init__(self, names: frozenset[str], imported: Callable[[ModuleType], None]) -> None:
-        self._names = names
-        self._imported = imported
-        self._busy = threading.local()
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name not in self._names or getattr(self._busy, "on", False):
-            return None
-        self._busy.on = True
-        try:
-            for finder in sys.meta_path:
-                find = getattr(finder, "find_spec", None)
-                spec: ModuleSpec | None = (
-                    find(name, path, target) if find and finder is not self else None
-                )
-                if spec is not None and spec.loader is not None:
-                    watching: Any = _WatchingLoader(spec.loader, self._imported)
-                    spec.loader = watching
-                    return spec
-        finally:
-            self._busy.on = False
-        return None
-
-
 class Watcher:
     """Watches this process from ``start`` to ``finish``."""
 
@@ -107,7 +58,7 @@ class Watcher:
         self._environ = environ
         self._pid = os.getpid()
         self._before: dict[str, files.Snapshot] = {}
-        self._points: dict[str, list[upstream.Point]] = {"torch": []}
+        self._points: dict[str, list[Point]] = {"torch": []}
         for point in upstream.POINTS:
             self._points.setdefault(point.module, []).append(point)
         self._began = False
@@ -120,10 +71,7 @@ class Watcher:
         Python children that never import it (six for the instruction-set check of one CPU start).
         """
         sys.addaudithook(self._heard)
-        sys.meta_path.insert(0, _WatchingFinder(frozenset(self._points), self._imported))
-        for name in self._points:
-            if name in sys.modules:
-                self._imported(sys.modules[name])
+        when_imported(frozenset(self._points), self._imported, before="torch")
 
     def _begin(self) -> None:
         self._began = True
@@ -139,6 +87,7 @@ class Watcher:
             label: files.snapshot(path)
             for label, path in files.watched_directories(self._environ).items()
         }
+        self._tell_gone()
         atexit.register(self.finish)
 
     def finish(self) -> None:
@@ -165,17 +114,27 @@ class Watcher:
             self._begin()
         for point in self._points.get(module.__name__, ()):
             try:
-                there = upstream.install(point, module, self.log, self.tally)
+                there = install(point, module, self.log, self.tally)
             except Exception as error:
                 there = False
                 self.log.write("point_failed", point=point.attribute, error=str(error))
-            self.log.write(
-                "point",
-                module=point.module,
-                attribute=point.attribute,
-                field=point.field,
-                there=there,
-            )
+            self._tell(point, there)
+
+    def _tell_gone(self) -> None:
+        """Tell the points whose module this torch does not have: it will never be imported."""
+        for name, points in self._points.items():
+            if points and module_is_gone(name):
+                for point in points:
+                    self._tell(point, there=False)
+
+    def _tell(self, point: Point, there: bool) -> None:
+        self.log.write(
+            "point",
+            module=point.module,
+            attribute=point.attribute,
+            field=point.field,
+            there=there,
+        )
 
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:
         if event not in ("subprocess.Popen", "os.posix_spawn", "os.exec", "os.system"):

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from prewarm.torchside.points import Point
 from prewarm.torchside.report import fold
+from prewarm.torchside.upstream import POINTS
 
 START = {"event": "start", "pid": 1, "uid": 0, "python": "3.11.7", "rank": None}
 FILES = {"event": "files", "pid": 1, "changed": [], "count": 0}
@@ -42,6 +46,52 @@ def test_a_missing_point_makes_its_field_null_and_no_other() -> None:
     assert report["fx_misses"] is None
     assert report["graphs_compiled"] == 0
     assert report["not_watched"] == ["m:a"]
+
+
+NEEDED = [point for point in POINTS if point.field is not None]
+
+
+@pytest.mark.parametrize("point", NEEDED, ids=lambda point: point.attribute)
+def test_without_any_one_of_the_points_something_is_null(point: Point) -> None:
+    call = {"event": "call", "shape_set": "s", "sizes": {}, "compiled_frames": 1}
+    graph = {"event": "graph", "graph": 1}
+    whole = fold(events(graph, call), has_triton=True)
+    missing = {
+        "event": "point",
+        "module": point.module,
+        "attribute": point.attribute,
+        "field": point.field,
+        "there": False,
+    }
+    report = fold(events(missing, graph, call), has_triton=True)
+    nulls = {name for name, value in report.items() if value is None}
+    if report["graphs"] is not None and report["graphs"][0]["outcome"] is None:
+        nulls.add("graphs")
+    if report["calls"][0]["compiled_frames"] is None:
+        nulls.add("calls")
+    assert nulls, "a start without this point looks like one with it"
+    assert None not in whole.values()
+    assert whole["graphs"][0]["outcome"] == "unfinished"
+    assert report["not_watched"] == [f"{point.module}:{point.attribute}"]
+
+
+def test_a_lookup_that_does_not_tell_its_end_is_null() -> None:
+    told = fold(events({"event": "aot_lookup", "state": None}), has_triton=True)
+    assert (told["aot_misses"], told["aot_bypassed"], told["fx_misses"]) == (None, None, 0)
+    told = fold(events({"event": "fx_lookup", "state": None}), has_triton=True)
+    assert (told["fx_misses"], told["aot_misses"]) == (None, 0)
+
+
+def test_a_process_tells_where_it_ran_and_after_how_long() -> None:
+    frame = {"event": "frame", "pid": 1, "at_s": 12.0, "seconds": 2.0, "again": False}
+    ran = [
+        {"event": "ran", "pid": 1, "at_s": at_s, "device_index": index}
+        for at_s, index in ((13.5, 1), (14.0, 0), (15.0, None))
+    ]
+    (process,) = fold(events(frame, *ran), has_triton=True)["processes"]
+    assert (process["device_indices"], process["first_run_s"]) == ([0, 1], 3.5)
+    (process,) = fold(events(), has_triton=True)["processes"]
+    assert (process["device_indices"], process["first_run_s"]) == ([], None)
 
 
 def test_dropped_records_make_every_count_null() -> None:
