@@ -1,5 +1,6 @@
 """What a deployment reads below ``D``: ``env``, ``env.json`` and ``shim``, pointing at one tree.
 
+Makes ``D/reports`` too, where the deployment writes its start reports; what is in it is left alone.
 Owns the switch from one tree to another and the removal of trees that nobody uses any more. The
 trees themselves are ``private.py``'s.
 
@@ -24,6 +25,7 @@ from prewarm.store.whole_file import write_errors, write_whole
 
 ENV = "env"
 ENV_JSON = "env.json"
+REPORTS = "reports"
 
 #: How long a replaced tree is kept for servers that we cannot see, in containers or of other users.
 KEEP_S = 86_400.0
@@ -40,6 +42,12 @@ def point_at(tree: Path, *, env: bytes, env_json: bytes) -> None:
         NoSpace: it is full.
     """
     into = tree.parent
+    reports = into / REPORTS
+    if not reports.is_dir():
+        # Without it a start only cannot be told, which it says by itself.
+        with suppress(OSError):
+            reports.mkdir()
+            reports.chmod(0o755)
     for name, data in ((ENV_JSON, env_json), (ENV, env)):
         write_changed(into / name, data)
     link, target = into / SHIM, f"{tree.name}/{SHIM}"

@@ -4,7 +4,8 @@ Inert without its variables. Standard library only.
 
 - ``PREWARM_DIR`` names a private directory of the hook: its variables are set where they are not,
   and its entries' needs are met (``mends.py``).
-- ``PREWARM_REPORT_DIR`` names a directory for reports: the process is watched.
+- ``PREWARM_REPORT_DIR`` names a directory for reports, else there is one below ``PREWARM_DIR``: the
+  process is watched.
 """
 
 from __future__ import annotations
@@ -46,8 +47,12 @@ def _start_mends(environ: MutableMapping[str, str]) -> None:
 
 def _start_watching(environ: MutableMapping[str, str]) -> None:
     global watcher
-    directory = environ.get("PREWARM_REPORT_DIR")
-    if watcher is not None or not directory:
+    if watcher is not None:
+        return
+    from .report_place import report_directory
+
+    directory = report_directory(environ)
+    if directory is None:
         return
     from .events import EventLog
     from .watch import Watcher

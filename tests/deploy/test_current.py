@@ -46,6 +46,17 @@ def test_what_is_right_is_not_written(into: Path) -> None:
     assert {path: path.lstat().st_ino for path in into.iterdir()} == before
 
 
+def test_start_reports_have_a_place_and_are_left_alone(into: Path) -> None:
+    point_at(into / OLD, env=b"", env_json=b"{}")
+    assert (into / "reports").stat().st_mode & 0o777 == 0o755
+    (into / "reports" / "1-1").mkdir()
+
+    point_at(into / NEW, env=b"", env_json=b"{}")
+    remove_unused(into / NEW, now_s=time.time() + 2 * KEEP_S)
+
+    assert (into / "reports" / "1-1").is_dir()
+
+
 def test_a_wrong_mode_is_mended(tmp_path: Path) -> None:
     path = tmp_path / "env"
     path.write_bytes(b"A=1\n")

@@ -403,7 +403,7 @@ def test_two_hooks_at_once_leave_one_right_tree(
 
     assert [process.wait() for process in hooks] == [0, 0, 0, 0]
     names = {path.name for path in (tmp_path / "D").iterdir()}
-    assert names == {info.sha256[:32], ".lock", "env", "env.json", "shim"}
+    assert names == {info.sha256[:32], ".lock", "env", "env.json", "reports", "shim"}
     assert (tmp_path / "e0").read_bytes() == (tmp_path / "e3").read_bytes()
     assert json.loads(hook("--json").stdout)["put_back"] == 0
 
