@@ -241,9 +241,10 @@ class _Watching:
 def _answer(watching: _Watching, returncode: int, tail: tuple[str, ...]) -> dict[str, Any]:
     if watching.interrupted:
         raise Interrupted("interrupted; the work is queued again")
+    last = f"; its last line: {tail[-1]}" if tail else ""
     if watching.ended_for:
         code, message = watching.ended_for
-        raise ChildFailed(message, code=code, tail=tail)
+        raise ChildFailed(message + last, code=code, tail=tail)
     if watching.failure is not None:
         code = str(watching.failure.get("code") or "raised")
         raise ChildFailed(
@@ -257,7 +258,6 @@ def _answer(watching: _Watching, returncode: int, tail: tuple[str, ...]) -> dict
         )
     if watching.answer is not None and returncode == 0:
         return watching.answer
-    last = f"; its last line: {tail[-1]}" if tail else ""
     if returncode < 0:
         name = signal.Signals(-returncode).name
         hint = " (out of memory?)" if name == "SIGKILL" else ""
