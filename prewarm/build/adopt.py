@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from prewarm.build.bench import Bench
 from prewarm.store.bundle import bundle_path
@@ -42,6 +43,7 @@ def adopt(bench: Bench) -> int:
                 size_bytes=entry.bundle.size_bytes,
                 unpacked_bytes=entry.bundle.unpacked_bytes,
                 files=entry.bundle.files,
+                record=_record(entry),
                 at=bench.at(),
             )
             if read.manifest.builder == bench.settings.builder:
@@ -52,8 +54,6 @@ def adopt(bench: Bench) -> int:
 
 def _keep(bench: Bench, entry: ManifestEntry) -> None:
     """Keep what our own manifest says of an entry, since the first publishing writes it anew."""
-    record = entry.to_dict()
-    del record["model"], record["aliases"]
     bench.database.put_entry(
         entry.model,
         entry.environment,
@@ -65,8 +65,14 @@ def _keep(bench: Bench, entry: ManifestEntry) -> None:
         architecture=entry.architecture,
         build_key=entry.build_key,
         bundle_sha256=entry.bundle.sha256,
-        record=record,
+        record=_record(entry),
     )
+
+
+def _record(entry: ManifestEntry) -> dict[str, Any]:
+    record = entry.to_dict()
+    del record["model"], record["aliases"]
+    return record
 
 
 def _distrusted(path: Path) -> bool:

@@ -17,13 +17,14 @@ from prewarm.build.child import ChildFailed
 from prewarm.build.job import Job
 from prewarm.build.ladder import next_mode
 from prewarm.build.proof import prove
+from prewarm.build.quarantine import set_aside
 from prewarm.build.record import Built, calls_of_record, failed_of_record, renamed
 from prewarm.build.resting import publish_proven, rest_failed
 from prewarm.errors import StoreCorrupt
 from prewarm.store.bundle import BundleInfo, bundle_path, pack_apart, unpack
+from prewarm.store.bundle_check import bundle_fault
 from prewarm.store.bundles import BundleRow
 from prewarm.store.entries import Entry
-from prewarm.store.manifest import read_manifests
 from prewarm.store.status import Status
 
 #: torch keeps this many graphs for one piece of code unless told otherwise
@@ -42,10 +43,7 @@ def process(bench: Bench, job: Job) -> Entry:
     misfit: str | None = None
     try:
         for own_graph in (True, False):
-            row = bench.database.bundle_for_key(job.key(own_graph=own_graph))
-            if row is None:
-                continue
-            entry, misfit = _share(bench, job, row, log, own_graph=own_graph)
+            entry, misfit = _share_any(bench, job, log, own_graph=own_graph)
             if entry is not None:
                 return entry
             if misfit is not None:
@@ -53,6 +51,17 @@ def process(bench: Bench, job: Job) -> Entry:
         return _build(bench, job, log, misfit=misfit)
     except ChildFailed as error:
         return rest_failed(bench, job, log, error)
+
+
+def _share_any(
+    bench: Bench, job: Job, log: Path, *, own_graph: bool
+) -> tuple[Entry | None, str | None]:
+    """Try the good bundles of the job's key until one is of use; see ``_share``."""
+    for row in bench.database.bundles_for_key(job.key(own_graph=own_graph)):
+        entry, misfit = _share(bench, job, row, log, own_graph=own_graph)
+        if entry is not None or misfit is not None:
+            return entry, misfit
+    return None, None
 
 
 def _share(
@@ -63,9 +72,12 @@ def _share(
     Without an entry, the second answer says why the graph is another one, or None where the bundle
     itself is of no use.
     """
-    source = _record_of_bundle(bench, job, row.sha256)
     packed = bundle_path(bench.settings.cache_dir, row.sha256)
-    if source is None or not packed.is_file() or packed.stat().st_size != row.size_bytes:
+    if _set_aside_if_wrong(bench, row):
+        return None, None
+    names = [call.shape_set for call in job.declaration.calls()]
+    source = None if row.record is None else renamed(row.record, names)
+    if source is None:
         return None, None
     bench.database.move(job.entry_id, Status.PROVING, at=bench.at())
     failed = failed_of_record(source)
@@ -84,7 +96,10 @@ def _share(
     try:
         proven = prove(bench, job, built, packed, log, each_first=each_first)
     except StoreCorrupt as error:
-        bench.database.quarantine_bundle(row.sha256, reason=str(error), at=bench.at())
+        set_aside(bench, row.sha256, reason=str(error), damaged=True)
+        bench.database.move(
+            job.entry_id, Status.QUEUED, at=bench.at(), reason=str(error), code="quarantined"
+        )
         return None, None
     if proven.verdict.other_graph:
         return None, proven.verdict.reason
@@ -174,32 +189,31 @@ def _compile(
 
 def _start_from_nearest(bench: Bench, job: Job, cache: Path) -> None:
     """Unpack the newest bundle of this architecture here, so that only what is new is compiled."""
-    nearest = bench.database.nearest_bundle(job.architecture, job.environment.id)
-    if nearest is None:
-        return
-    packed = bundle_path(bench.settings.cache_dir, nearest.sha256)
-    if not packed.is_file():
-        return
-    try:
-        unpack(packed, cache, sha256=nearest.sha256, size_bytes=nearest.size_bytes)
-    except StoreCorrupt as error:  # it is only a start: without it everything is compiled
-        bench.database.quarantine_bundle(nearest.sha256, reason=str(error), at=bench.at())
+    while True:
+        nearest = bench.database.nearest_bundle(job.architecture, job.environment.id)
+        if nearest is None:
+            return
+        if _set_aside_if_wrong(bench, nearest):
+            continue
+        packed = bundle_path(bench.settings.cache_dir, nearest.sha256)
+        try:
+            unpack(packed, cache, sha256=nearest.sha256, size_bytes=nearest.size_bytes)
+            return
+        except StoreCorrupt as error:
+            set_aside(bench, nearest.sha256, reason=str(error), damaged=True)
 
 
-def _record_of_bundle(bench: Bench, job: Job, sha256: str) -> dict[str, Any] | None:
-    """Return what is known of a bundle, under the job's names for the shape sets.
-
-    From an entry of ours, else from whoever published it; None where nobody knows it.
-    """
-    names = [call.shape_set for call in job.declaration.calls()]
-    for entry in bench.database.entries():
-        if entry.bundle_sha256 == sha256 and entry.record is not None:
-            return renamed(entry.record, names)
-    for read in read_manifests(bench.settings.cache_dir)[0]:
-        for published in read.manifest.entries:
-            if published.bundle.sha256 == sha256:
-                return renamed(published.to_dict(), names)
-    return None
+def _set_aside_if_wrong(bench: Bench, row: BundleRow) -> bool:
+    fault = bundle_fault(
+        bundle_path(bench.settings.cache_dir, row.sha256),
+        sha256=row.sha256,
+        size_bytes=row.size_bytes,
+        digests=bench.database,
+    )
+    if fault is None:
+        return False
+    set_aside(bench, row.sha256, reason=fault.reason, damaged=fault.damaged)
+    return True
 
 
 def _recompile_limit(job: Job) -> int | None:

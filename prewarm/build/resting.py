@@ -46,6 +46,7 @@ def publish_proven(
             checkpoint_digest=job.digest, architecture=job.architecture, build_key=built.key,
             bundle_sha256=None, record=None, log=str(log),
         )  # fmt: skip
+    record = make_record(job, built, proven, at=at, origin=origin(job, bench.settings.registry))
     target = bundle_path(bench.settings.cache_dir, built.bundle.sha256)
     if packed == target:
         keep_bundle(bench.settings.cache_dir, built.bundle.sha256, now_s=bench.now_s())
@@ -59,6 +60,7 @@ def publish_proven(
             size_bytes=built.bundle.size_bytes,
             unpacked_bytes=built.bundle.unpacked_bytes,
             files=built.bundle.files,
+            record=record,
             at=at,
         )
     return database.move(
@@ -73,7 +75,7 @@ def publish_proven(
         build_key=built.key,
         own_graph=own_graph,
         bundle_sha256=built.bundle.sha256,
-        record=make_record(job, built, proven, at=at, origin=origin(job, bench.settings.registry)),
+        record=record,
         log=str(log),
     )
 

@@ -14,6 +14,7 @@ from prewarm.build.job import Job
 from prewarm.build.lock import state_lock
 from prewarm.build.pipeline import process
 from prewarm.build.publish import publish
+from prewarm.build.quarantine import mend
 from prewarm.build.step import Reporter, Step
 from prewarm.build.survey import Survey, Surveyor
 from prewarm.build.workspace import Workspace
@@ -79,6 +80,7 @@ def run_scan(
         bench = Bench(settings, database, workspace, copy, stop, report, now_s)
         database.release_dead(bench.at())
         adopt(bench)
+        mend(bench)
         try:
             survey, retired = _until_settled(bench, models)
         except BaseException:
@@ -98,6 +100,8 @@ def _until_settled(bench: Bench, models: tuple[str, ...]) -> tuple[Survey, tuple
         survey, gone = _look(bench, surveyor, models)
         retired += gone
         _work(bench, survey)
+        if _queued_again(bench, survey):
+            continue
         if not survey.settling:
             break
         wait_s = bench.settings.settle_s
@@ -105,6 +109,12 @@ def _until_settled(bench: Bench, models: tuple[str, ...]) -> tuple[Survey, tuple
         if bench.stop.wait(wait_s):
             raise Interrupted("interrupted; the work is queued again")
     return survey, retired
+
+
+def _queued_again(bench: Bench, survey: Survey) -> bool:
+    """Tell whether the work on one entry showed that the bundle of another is of no use."""
+    queued = {entry.id for entry in bench.database.entries() if entry.status is Status.QUEUED}
+    return not queued.isdisjoint(survey.entry_ids)
 
 
 def _look(

@@ -16,6 +16,7 @@ from prewarm.build.asking import Desk, ask_probe
 from prewarm.build.bench import Bench
 from prewarm.build.child import ChildFailed
 from prewarm.build.job import Job
+from prewarm.build.quarantine import set_aside
 from prewarm.build.step import Step
 from prewarm.environment import Environment
 from prewarm.errors import ConfigError, PrewarmError
@@ -25,6 +26,7 @@ from prewarm.registry.content import content_digest
 from prewarm.registry.declaration import Declaration
 from prewarm.registry.scan import Found
 from prewarm.store.bundle import bundle_path
+from prewarm.store.bundle_check import Fault, bundle_fault
 from prewarm.store.entries import Entry
 from prewarm.store.status import PUBLISHED, Status, allowed
 
@@ -136,6 +138,10 @@ class Surveyor:
             architecture=architecture,
         )
         changed = self._what_changed(entry, job)
+        if changed is None and (fault := self._fault(entry)) is not None:
+            sha256 = entry.bundle_sha256 or ""
+            set_aside(self._bench, sha256, reason=fault.reason, damaged=fault.damaged)
+            return database.put_entry(entry.model, environment.id, at=at), job
         if changed is None or self._failed_before(entry, job):
             return entry, None
         self._tried.add((entry.id, digest))
@@ -162,15 +168,21 @@ class Surveyor:
             return "the model's source or architecture changed since it was proven"
         if entry.build_key != job.key(own_graph=entry.own_graph):
             return "the declaration changed since it was proven"
-        if entry.status is Status.UNCACHEABLE:
-            return None
-        packed = bundle_path(self._bench.settings.cache_dir, entry.bundle_sha256 or "")
-        size = (entry.record or {}).get("bundle", {}).get("size_bytes")
-        if not packed.is_file() or packed.stat().st_size != size:
-            return "its bundle is missing or has another length"
-        if self._bench.database.is_quarantined(entry.bundle_sha256 or ""):
-            return "its bundle was found damaged"
         return None
+
+    def _fault(self, entry: Entry) -> Fault | None:
+        """Return what is wrong with the bundle of an entry that is published."""
+        if entry.status not in PUBLISHED:
+            return None
+        sha256 = entry.bundle_sha256 or ""
+        if self._bench.database.is_quarantined(sha256, entry.build_key or ""):
+            return Fault("its bundle was set aside", damaged=False)
+        return bundle_fault(
+            bundle_path(self._bench.settings.cache_dir, sha256),
+            sha256=sha256,
+            size_bytes=(entry.record or {}).get("bundle", {}).get("size_bytes"),
+            digests=self._bench.database,
+        )
 
     def _rest(
         self, item: Found, environment_id: str, status: Status, reason: str, code: str

@@ -23,7 +23,7 @@ from prewarm.build.step import Step
 #: Colours of outcomes, on a terminal only.
 _COLOURS = {"warm": "green", "partial": "yellow", "uncacheable": "yellow", "failed": "red"}
 #: Steps whose details are worth a line of their own where there is no terminal.
-_TOLD_PLAINLY = frozenset({"begin", "probe", "cold", "steady", "prove", "settle"})
+_TOLD_PLAINLY = frozenset({"begin", "probe", "cold", "steady", "prove", "settle", "quarantine"})
 
 
 class Progress:

@@ -17,9 +17,10 @@ import click
 
 from prewarm.cli.columns import Cell, aligned
 from prewarm.cli.options import example, json_option, settings_flags
-from prewarm.cli.status_fields import speed, status_fields
+from prewarm.cli.status_fields import quarantine_fields, speed, status_fields
 from prewarm.config import load_settings
 from prewarm.errors import RegistryError
+from prewarm.store.quarantine import Quarantine, read_quarantine
 from prewarm.store.status import Status
 from prewarm.store.timestamp import epoch_seconds
 from prewarm.store.view import StatusRow, read_status
@@ -55,8 +56,10 @@ def command(
     settings = load_settings(flags, os.environ)
     rows = _wanted([row for row in read_status(settings.state_dir) if _matters(row)], models)
     entries = [status_fields(row) for row in rows]
+    quarantine = read_quarantine(settings.state_dir)
     if as_json:
-        click.echo(json.dumps({"entries": entries}, indent=2))
+        told = {"entries": entries, "quarantine": quarantine_fields(quarantine)}
+        click.echo(json.dumps(told, indent=2))
         return
     if not entries:
         click.echo("nothing is known yet; run `prewarm scan`")
@@ -64,6 +67,8 @@ def command(
     now_s = time.time()
     rows_told = [_cells(entry, now_s) for entry in entries]
     click.echo("\n".join(aligned(_TITLES, rows_told, right=_RIGHT)))
+    if quarantine.bundles:
+        click.echo(_footer(quarantine))
     if with_log:
         for entry in entries:
             click.echo(_log(entry))
@@ -107,6 +112,14 @@ def _reason(entry: Mapping[str, Any]) -> str:
     if entry["covers"] == "declared order":
         notes.append("covers the declared order only")
     return "; ".join(notes)
+
+
+def _footer(quarantine: Quarantine) -> str:
+    count = "1 bundle" if quarantine.bundles == 1 else f"{quarantine.bundles} bundles"
+    return (
+        f"in quarantine: {count}, {size(quarantine.size_bytes or 0)}, "
+        f"in {quarantine.directory}; the note beside each says why"
+    )
 
 
 def _seconds(value: float | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from prewarm.store.quarantine import Quarantine
 from prewarm.store.view import StatusRow
 
 #: Below this, compiled is called no faster than eager: a difference this small is noise.
@@ -45,6 +46,15 @@ def status_fields(row: StatusRow) -> dict[str, Any]:
         "next_try_at": row.next_try_at,
         "log": row.log,
         "updated_at": row.updated_at,
+    }
+
+
+def quarantine_fields(quarantine: Quarantine) -> dict[str, Any]:
+    """Return what ``status --json`` says of the bundles that were set aside."""
+    return {
+        "bundles": quarantine.bundles,
+        "size_bytes": quarantine.size_bytes,
+        "directory": str(quarantine.directory),
     }
 
 

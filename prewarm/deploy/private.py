@@ -33,7 +33,7 @@ from prewarm.deploy.listing import (
     write_listing,
     written,
 )
-from prewarm.errors import NoSpace, NotWritable
+from prewarm.errors import NoSpace, NotWarm, NotWritable, StoreCorrupt
 from prewarm.store.torchside_copy import copy_torchside, torchside_digest
 from prewarm.store.whole_file import make_directory, write_errors
 
@@ -73,7 +73,7 @@ def prepare(into: Path, bundles: Sequence[BundleFile]) -> Prepared:
     """Make the tree of these bundles right below ``into``, in the least work that does it.
 
     Raises:
-        StoreCorrupt: a bundle is not what its digest promises.
+        NotWarm: a bundle is not what its digest promises (code "corrupt").
         NoSpace: it does not fit.
         NotWritable: the directory cannot be written, or code cannot be loaded from it.
     """
@@ -175,15 +175,24 @@ def _unpack_all(into: Path, bundles: Sequence[BundleFile]) -> dict[str, Written]
     listed: list[ListedFile] = []
     for bundle in bundles:
         path = bundle_path(bundle.cache_dir, bundle.sha256)
-        listed += unpack(
-            path, into, sha256=bundle.sha256, size_bytes=bundle.size_bytes, earlier=tuple(listed)
-        )
+        sha256, size_bytes, earlier = bundle.sha256, bundle.size_bytes, tuple(listed)
+        try:
+            listed += unpack(path, into, sha256=sha256, size_bytes=size_bytes, earlier=earlier)
+        except StoreCorrupt as error:
+            # For a deployment a bundle of no use is no bundle.
+            raise NotWarm(f"{error}; {_mending(error)}", code=error.code) from error
     files = {file.name: written(into / file.name, file.sha256) for file in listed}
     copy_torchside(into / SHIM)
     for path in sorted((into / SHIM).rglob("*.py")):
         files[str(path.relative_to(into))] = written(path)
     _make_caches(into)
     return files
+
+
+def _mending(error: StoreCorrupt) -> str:
+    if isinstance(error.__cause__, PermissionError):
+        return f"give user {os.geteuid()} read access to it"
+    return "the builder builds it again with its next `prewarm scan`"
 
 
 # -- directories

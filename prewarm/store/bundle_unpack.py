@@ -68,9 +68,7 @@ def unpack(
     try:
         file = bundle.open("rb")
     except OSError as error:
-        raise StoreCorrupt(
-            f"{bundle}: cannot be read ({error.strerror}); run `prewarm scan` to publish it again"
-        ) from error
+        raise StoreCorrupt(f"{bundle}: cannot be read ({error.strerror})") from error
     with file:
         _check_digest(file, bundle, sha256, size_bytes, limits)
         total_bytes = _check_frame(file, bundle, limits)

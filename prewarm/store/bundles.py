@@ -6,14 +6,20 @@ Owns the table's SQL. The files themselves are ``bundle.py``'s; what is no longe
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from prewarm.store.connection import Connection
+from prewarm.store.connection import Connection, Row, to_json
 
 
 @dataclass(frozen=True, slots=True)
 class BundleRow:
-    """A bundle that was built for a key. Equal content built for two keys has two rows."""
+    """A bundle that was built for a key. Equal content built for two keys has two rows.
+
+    ``record`` is the manifest entry of the first that was proven from it, less model and aliases.
+    """
 
     build_key: str
     sha256: str
@@ -25,6 +31,7 @@ class BundleRow:
     created_at: str
     quarantined_at: str | None
     quarantine_reason: str | None
+    record: dict[str, Any] | None
 
 
 class Bundles(Connection):
@@ -40,17 +47,19 @@ class Bundles(Connection):
         size_bytes: int,
         unpacked_bytes: int,
         files: int,
+        record: Mapping[str, object] | None,
         at: str,
     ) -> BundleRow:
         """Record a bundle that was packed for a key; good again if it had been quarantined."""
         [row] = self.query(
             """
             INSERT INTO bundles (build_key, sha256, architecture, environment_id,
-              size_bytes, unpacked_bytes, files, created_at)
+              size_bytes, unpacked_bytes, files, created_at, record)
             VALUES (:build_key, :sha256, :architecture, :environment_id,
-              :size_bytes, :unpacked_bytes, :files, :at)
+              :size_bytes, :unpacked_bytes, :files, :at, :record)
             ON CONFLICT (build_key, sha256) DO UPDATE SET
-              created_at = excluded.created_at, quarantined_at = NULL, quarantine_reason = NULL
+              created_at = excluded.created_at, record = excluded.record,
+              quarantined_at = NULL, quarantine_reason = NULL
             RETURNING *
             """,
             {
@@ -62,20 +71,21 @@ class Bundles(Connection):
                 "unpacked_bytes": unpacked_bytes,
                 "files": files,
                 "at": at,
+                "record": None if record is None else to_json(record),
             },
         )
-        return BundleRow(**row)
+        return _bundle(row)
 
-    def bundle_for_key(self, build_key: str) -> BundleRow | None:
-        """Return the newest good bundle of a build key."""
+    def bundles_for_key(self, build_key: str) -> tuple[BundleRow, ...]:
+        """Return the good bundles of a build key, newest first."""
         rows = self.query(
             """
             SELECT * FROM bundles WHERE build_key = :build_key AND quarantined_at IS NULL
-            ORDER BY created_at DESC, rowid DESC LIMIT 1
+            ORDER BY created_at DESC, rowid DESC
             """,
             {"build_key": build_key},
         )
-        return BundleRow(**rows[0]) if rows else None
+        return tuple(_bundle(row) for row in rows)
 
     def nearest_bundle(self, architecture: str, environment_id: str) -> BundleRow | None:
         """Return the newest good bundle of an architecture here: where a new build starts from."""
@@ -87,19 +97,40 @@ class Bundles(Connection):
             """,
             {"architecture": architecture, "environment_id": environment_id},
         )
-        return BundleRow(**rows[0]) if rows else None
+        return _bundle(rows[0]) if rows else None
 
-    def is_quarantined(self, sha256: str) -> bool:
-        """Whether this bundle was found damaged and not packed anew since."""
+    def is_quarantined(self, sha256: str, build_key: str) -> bool:
+        """Whether this bundle was set aside and not packed anew for this key since."""
         return bool(
             self.query(
-                "SELECT 1 FROM bundles WHERE sha256 = :sha256 AND quarantined_at IS NOT NULL",
-                {"sha256": sha256},
+                """
+                SELECT 1 FROM bundles WHERE sha256 = :sha256 AND build_key = :build_key
+                  AND quarantined_at IS NOT NULL
+                """,
+                {"sha256": sha256, "build_key": build_key},
             )
         )
 
-    def quarantine_bundle(self, sha256: str, *, reason: str, at: str) -> None:
-        """Take a damaged bundle out of use, so that its key is built again."""
+    def quarantined_bundles(self) -> tuple[BundleRow, ...]:
+        """Return the bundles that are of use for no key any more."""
+        rows = self.query(
+            """
+            SELECT * FROM bundles
+            WHERE sha256 NOT IN (SELECT sha256 FROM bundles WHERE quarantined_at IS NULL)
+            ORDER BY quarantined_at, rowid
+            """
+        )
+        return tuple(_bundle(row) for row in rows)
+
+    def keys_of_bundle(self, sha256: str) -> tuple[str, ...]:
+        """Return the build keys that a bundle was built for, oldest first."""
+        rows = self.query(
+            "SELECT build_key FROM bundles WHERE sha256 = :sha256 ORDER BY rowid",
+            {"sha256": sha256},
+        )
+        return tuple(row["build_key"] for row in rows)
+
+    def _quarantine_bundle(self, sha256: str, *, reason: str, at: str) -> None:
         self.execute(
             """
             UPDATE bundles SET quarantined_at = :at, quarantine_reason = :reason
@@ -107,3 +138,8 @@ class Bundles(Connection):
             """,
             {"sha256": sha256, "reason": reason, "at": at},
         )
+
+
+def _bundle(row: Row) -> BundleRow:
+    record = row["record"]
+    return BundleRow(**{**row, "record": None if record is None else json.loads(record)})

@@ -14,6 +14,7 @@ from prewarm.store.entries import Entries, Entry
 from prewarm.store.environments import Environments
 from prewarm.store.events import Events
 from prewarm.store.files import Files
+from prewarm.store.status import PUBLISHED, Status
 
 DATABASE_NAME = "prewarm.db"
 
@@ -42,3 +43,22 @@ class Database(Checkpoints, Entries, Builds, Bundles, Environments, Files, Event
             released = self._release_entries(at=at)
             self._interrupt_builds((entry.id for entry in released), at=at)
         return released
+
+    def quarantine(self, sha256: str, *, reason: str, at: str) -> tuple[Entry, ...]:
+        """Take a bundle out of use and queue the entries that were published from it; return them.
+
+        One under work is left to whoever works on it, and so is one that rests for a reason of its
+        own.
+        """
+        queued = []
+        with self.transaction():
+            self._quarantine_bundle(sha256, reason=reason, at=at)
+            for entry in self.entries_on(sha256):
+                if entry.status in PUBLISHED:
+                    self.move(entry.id, Status.STALE, at=at, reason=reason, code="quarantined")
+                elif entry.status is not Status.STALE:
+                    continue
+                queued.append(
+                    self.move(entry.id, Status.QUEUED, at=at, reason=reason, code="quarantined")
+                )
+        return tuple(queued)

@@ -78,6 +78,14 @@ class Entries(Connection):
         rows = self.query("SELECT * FROM entries ORDER BY model, environment_id")
         return tuple(_entry(row) for row in rows)
 
+    def entries_on(self, sha256: str) -> tuple[Entry, ...]:
+        """Return the entries that stand on a bundle, or stood on it when they were last proven."""
+        rows = self.query(
+            "SELECT * FROM entries WHERE bundle_sha256 = :sha256 ORDER BY model, environment_id",
+            {"sha256": sha256},
+        )
+        return tuple(_entry(row) for row in rows)
+
     def put_entry(
         self,
         model: str,

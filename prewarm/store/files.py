@@ -1,4 +1,4 @@
-"""The table ``files``: digests of registry files, so that 100 GB are not read at each scan.
+"""The table ``files``: digests of registry files and bundles, so that no scan reads 100 GB again.
 
 Owns the table's SQL. A digest holds while size, times and inode are what they were.
 """
@@ -60,3 +60,7 @@ class Files(Connection):
                 "digest": digest,
             },
         )
+
+    def forget_file(self, path: Path | str) -> None:
+        """Let the next who asks for the digest of a file read it."""
+        self.execute("DELETE FROM files WHERE path = :path", {"path": str(path)})

@@ -130,6 +130,16 @@ CREATE TRIGGER entry_moved AFTER UPDATE OF status ON entries BEGIN
 END;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST,)
+# What is known of a bundle outlives the entries that stand on it.
+_BUNDLE_RECORDS = """
+ALTER TABLE bundles ADD COLUMN record TEXT;
+UPDATE bundles SET record = (
+  SELECT entries.record FROM entries
+  WHERE entries.bundle_sha256 = bundles.sha256 AND entries.build_key = bundles.build_key
+  ORDER BY entries.id LIMIT 1
+);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _BUNDLE_RECORDS)
 
 SCHEMA_VERSION = len(MIGRATIONS)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
 from pathlib import Path
 
 import pytest
 
-from prewarm.store.bundle import bundle_path
 from prewarm.store.database import DATABASE_NAME, Database
 from prewarm.store.status import Status
 
@@ -139,38 +137,6 @@ def test_a_bundle_that_was_cut_is_built_again(shop) -> None:
     assert shop.scan().all_warm
     assert shop.builds("m1") == ["compiled", "compiled"]
     assert the_bundle(shop).stat().st_size > 10
-
-
-def test_a_damaged_bundle_is_found_out_by_the_next_who_needs_it_and_built_again(shop) -> None:
-    shop.model("m1")
-    shop.scan()
-    whole = the_bundle(shop).read_bytes()
-    the_bundle(shop).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    shop.model("m2", b"other weights")
-    assert shop.scan().all_warm
-    assert shop.builds("m2") == ["compiled"]
-    assert shop.scan().all_warm
-    named = {entry["bundle"]["sha256"] for entry in shop.manifest()["entries"]}
-    assert {bundle_digest(shop, sha256) for sha256 in named} == named
-
-
-def bundle_digest(shop, sha256: str) -> str:
-    path = bundle_path(shop.settings.cache_dir, sha256)
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def test_a_damaged_bundle_that_is_not_built_again_alike_makes_its_entries_stale(shop) -> None:
-    shop.model("m1", graph="one")
-    shop.scan()
-    first = shop.entry("m1").bundle_sha256
-    whole = the_bundle(shop).read_bytes()
-    the_bundle(shop).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    shop.model("m2", b"other weights", graph="two")
-    shop.scan()
-    assert shop.scan().all_warm
-    again = shop.entry("m1").bundle_sha256
-    assert again != first
-    assert bundle_digest(shop, again) == again
 
 
 def test_a_model_that_is_back_is_proven_and_not_compiled(shop) -> None:

@@ -165,7 +165,31 @@ def test_an_empty_state_is_no_error(database: Database, prewarm: Prewarm, state_
     assert prewarm("status", "--state-dir", state_dir) == (
         0, "nothing is known yet; run `prewarm scan`\n", "",
     )  # fmt: skip
-    assert json.loads(prewarm("status", "--state-dir", state_dir, "--json")[1]) == {"entries": []}
+    assert json.loads(prewarm("status", "--state-dir", state_dir, "--json")[1]) == {
+        "entries": [],
+        "quarantine": {
+            "bundles": 0, "size_bytes": 0, "directory": str(state_dir / "quarantine"),
+        },
+    }  # fmt: skip
+
+
+def test_bundles_in_quarantine_are_counted_with_where_they_are(
+    filled: Database, prewarm: Prewarm, state_dir: Path
+) -> None:
+    directory = state_dir / "quarantine"
+    directory.mkdir()
+    for name, content in (("a.json", b"{}"), ("a.tar.zst", bytes(1500)), ("b.json", b"{}")):
+        (directory / name).write_bytes(content)
+
+    _, out, _ = prewarm("status", "--state-dir", state_dir)
+    _, told, _ = prewarm("status", "gpt2", "--state-dir", state_dir, "--json")
+
+    assert out.splitlines()[-1] == (
+        f"in quarantine: 2 bundles, 1.5 kB, in {directory}; the note beside each says why"
+    )
+    assert json.loads(told)["quarantine"] == {
+        "bundles": 2, "size_bytes": 1500, "directory": str(directory),
+    }  # fmt: skip
 
 
 def test_a_thousand_entries_are_listed_fast(

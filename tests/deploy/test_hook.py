@@ -175,8 +175,8 @@ MISSES = [
     (make_none, 5, "is not there; name the builder's cache directory"),
     (make_untrusted, 5, "can be written by everybody"),
     (make_torn, 5, "is no JSON"),
-    (make_cut_bundle, 1, "as published"),
-    (make_no_bundle, 1, "cannot be read"),
+    (make_cut_bundle, 3, "as published; the builder builds it again with its next `prewarm scan`"),
+    (make_no_bundle, 3, "cannot be read (No such file or directory); the builder builds it again"),
 ]
 
 
@@ -536,6 +536,12 @@ def test_places_that_are_closed_to_the_user_are_one_line_each(
         return line
 
     assert "closed/c: cannot be read (Permission denied)" in told(5, cache="closed/c")
+    for bundle in (open_directory / "cache").rglob("*.zst"):
+        bundle.chmod(0o600)
+    (open_directory / "open").mkdir()
+    (open_directory / "open").chmod(0o777)
+    line = told(3, into="open")
+    assert "cannot be read (Permission denied); give user 65534 read access to it" in line
     assert "cannot be written as user 65534 (Permission denied)" in told(1, into="closed/D")
     assert "cannot be written as user 65534 (Permission denied)" in told(1, into="new")
 

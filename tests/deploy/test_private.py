@@ -15,7 +15,7 @@ import pytest
 from prewarm.deploy import private
 from prewarm.deploy.listing import NAME, changed_files, read_listing
 from prewarm.deploy.private import BundleFile, prepare, tree_name
-from prewarm.errors import NoSpace, NotWritable, StoreCorrupt
+from prewarm.errors import NoSpace, NotWarm, NotWritable
 from prewarm.store.bundle import BundleInfo, bundle_path
 
 from .conftest import FILES, Publisher
@@ -154,7 +154,7 @@ def test_a_damaged_bundle_leaves_nothing(into: Path, one: BundleFile) -> None:
     packed = bundle_path(one.cache_dir, one.sha256)
     packed.write_bytes(packed.read_bytes()[:-1] + b"x")
 
-    with pytest.raises(StoreCorrupt):
+    with pytest.raises(NotWarm, match=r"is damaged .*; the builder builds it again"):
         prepare(into, [one])
 
     assert [path.name for path in into.iterdir()] == [private.LOCK]

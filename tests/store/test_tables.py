@@ -53,34 +53,48 @@ def _bundle(sha256: str, key: str, **others: Any) -> dict[str, Any]:
         "size_bytes": 1,
         "unpacked_bytes": 2,
         "files": 3,
+        "record": None,
         **others,
     }
 
 
-def test_bundle_for_key_is_the_newest_good_one(database: Database, at: At) -> None:
-    assert database.bundle_for_key("k") is None
+def test_bundles_for_key_are_the_good_ones_newest_first(database: Database, at: At) -> None:
+    assert database.bundles_for_key("k") == ()
     database.add_bundle(**_bundle("one", "k"), at=at(0))
-    newest = database.add_bundle(**_bundle("two", "k"), at=at(1))
+    database.add_bundle(**_bundle("two", "k", record={"a": [1]}), at=at(1))
     database.add_bundle(**_bundle("three", "other"), at=at(2))
-    assert database.bundle_for_key("k") == newest
-    database.quarantine_bundle("two", reason="damaged", at=at(3))
-    found = database.bundle_for_key("k")
-    assert found is not None
-    assert found.sha256 == "one"
+    assert [row.sha256 for row in database.bundles_for_key("k")] == ["two", "one"]
+    assert database.bundles_for_key("k")[0].record == {"a": [1]}
+    database.quarantine("two", reason="damaged", at=at(3))
+    assert [row.sha256 for row in database.bundles_for_key("k")] == ["one"]
     database.add_bundle(**_bundle("two", "k"), at=at(4))
-    found = database.bundle_for_key("k")
-    assert found is not None
-    assert (found.sha256, found.quarantined_at) == ("two", None)
+    [found, _] = database.bundles_for_key("k")
+    assert (found.sha256, found.quarantined_at, found.record) == ("two", None, None)
 
 
-def test_equal_bundle_of_two_keys_answers_both(database: Database, at: At) -> None:
+def test_equal_bundle_of_two_keys_answers_both_and_is_quarantined_for_both(
+    database: Database, at: At
+) -> None:
     database.add_bundle(**_bundle("one", "k"), at=at(0))
     database.add_bundle(**_bundle("one", "other"), at=at(0))
-    assert database.bundle_for_key("k") is not None
-    assert database.bundle_for_key("other") is not None
-    database.quarantine_bundle("one", reason="damaged", at=at(1))
-    assert database.bundle_for_key("k") is None
-    assert database.bundle_for_key("other") is None
+    assert database.keys_of_bundle("one") == ("k", "other")
+    assert database.bundles_for_key("k") and database.bundles_for_key("other")
+    database.quarantine("one", reason="damaged", at=at(1))
+    assert database.bundles_for_key("k") == database.bundles_for_key("other") == ()
+    assert database.is_quarantined("one", "k")
+    assert [row.quarantine_reason for row in database.quarantined_bundles()] == ["damaged"] * 2
+
+
+def test_a_bundle_packed_anew_for_one_key_is_in_quarantine_for_the_other_alone(
+    database: Database, at: At
+) -> None:
+    database.add_bundle(**_bundle("one", "k"), at=at(0))
+    database.add_bundle(**_bundle("one", "other"), at=at(0))
+    database.quarantine("one", reason="damaged", at=at(1))
+    database.add_bundle(**_bundle("one", "k"), at=at(2))
+    assert not database.is_quarantined("one", "k")
+    assert database.is_quarantined("one", "other")
+    assert database.quarantined_bundles() == ()
 
 
 def test_nearest_bundle_is_the_newest_of_architecture_and_environment(
@@ -122,6 +136,8 @@ def test_file_digest_holds_while_nothing_changed(database: Database, changed: st
     database.put_file_digest(Path("/f"), **other, digest="new")
     assert database.file_digest("/f", **other) == "new"
     assert database.file_digest("/f", **_KEY) is None
+    database.forget_file(Path("/f"))
+    assert database.file_digest("/f", **other) is None
 
 
 def test_events_are_newest_first_by_model_and_limited(database: Database, at: At) -> None:
