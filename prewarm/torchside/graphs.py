@@ -61,6 +61,23 @@ def fold_graphs(events: list[Event], missing: set[Any]) -> list[dict[str, Any]] 
     return sorted(graphs, key=lambda graph: graph["outcome"] in ("hit", "nothing"))[:KEPT]
 
 
+def without_restarts(events: list[Event]) -> list[Event]:
+    """Leave out the graphs that Dynamo gave up to trace their frame anew, before any was compiled.
+
+    With ``dynamic=True`` a float attribute (a layer norm's eps, say) is an input first, and torch
+    starts anew with it as a constant (TensorifyScalarRestartAnalysis, 2.13): the first graph misses
+    the AOT cache at each start, compiles nothing, and is no miss of the start.
+    """
+    given_up = {
+        _name(event)
+        for event in events
+        if event["event"] == "graph_done"
+        and str(event.get("failed") or "").endswith("RestartAnalysis")
+    }
+    given_up -= {_name(event) for event in events if event["event"] == "graph_compiled"}
+    return [event for event in events if event.get("graph") is None or _name(event) not in given_up]
+
+
 def _name(event: Event) -> tuple[Any, Any]:
     return event.get("pid"), event.get("graph")
 

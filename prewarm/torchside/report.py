@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .graphs import fold_graphs
+from .graphs import fold_graphs, without_restarts
 
 Event = dict[str, Any]
 
@@ -39,6 +39,7 @@ def fold(events: list[Event], has_triton: bool) -> dict[str, Any]:
 
     ``has_triton`` is whether kernels are compiled by Triton here; if not, its fields are ``"n/a"``.
     """
+    events = without_restarts(events)
     missing = _missing(events)
     blind = not events or any(event.get("dropped") for event in events)
     counts = _count(events)
