@@ -43,10 +43,11 @@ class _Loader:
     def exec_module(self, module: ModuleType) -> None:
         if module.__name__ == self._before:
             self._imported(module)
-        self._loader.exec_module(module)
+        # Before the code runs: torch's settings modules take no attribute afterwards.
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
+        self._loader.exec_module(module)
         self._imported(module)
 
     def __getattr__(self, name: str) -> Any:
