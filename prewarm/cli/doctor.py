@@ -1,21 +1,21 @@
 """``prewarm doctor``: whether this machine is able, each finding with its next step.
 
-Owns the order and the printing. The checks stand in ``machine_checks.py`` and ``place_checks.py``;
-each returns findings and raises nothing.
+Owns the order and the printing. The checks stand in ``machine_checks.py``, ``place_checks.py`` and
+``published_check.py``; each returns findings and raises nothing.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
 
 import click
 
 from prewarm.cli.finding import Finding
 from prewarm.cli.machine_checks import check_machine
-from prewarm.cli.options import example, json_option, settings_flags
+from prewarm.cli.options import argv_of, example, json_option, settings_flags
 from prewarm.cli.place_checks import check_places
+from prewarm.cli.published_check import check_published
 from prewarm.config import load_settings
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -37,10 +37,11 @@ def command(interpreter: str, flags: dict[str, object], as_json: bool) -> int:
     Ends with 1 if a check fails; a warning is no failure.
     """
     settings = load_settings(flags, os.environ)
-    python = tuple(shlex.split(interpreter))
+    python = argv_of(interpreter)
     findings = [
         *check_machine(python, os.environ),
         *check_places(settings, os.environ, python),
+        *check_published(settings, python, os.environ),
     ]
     failed = any(finding.level == "fail" for finding in findings)
     if as_json:

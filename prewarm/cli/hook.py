@@ -9,16 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shlex
 from pathlib import Path
 
 import click
 
-from prewarm.cli.options import example, json_option, settings_flags
-from prewarm.config import load_settings, user_cache_dir
+from prewarm.cli.options import argv_of, example, json_option, settings_flags, settings_to_read
+from prewarm.config import user_cache_dir
 from prewarm.deploy.env_file import DIALECTS, Dialect, env_text, source_command
 from prewarm.deploy.hook import OnMiss, Outcome, Wanted, comment, missed, run_hook, write_env_file
-from prewarm.errors import ConfigError, PrewarmError
+from prewarm.errors import PrewarmError
 
 _PATH = click.Path(path_type=Path)
 
@@ -63,10 +62,12 @@ def command(
     and writes an env file. A cache never takes a service down: without --on-miss fail the hook
     warns, exits 0 and lets the server start cold.
     """
-    argv = _argv(interpreter)
+    argv = argv_of(interpreter)
     directory = (into or _default_into(models)).absolute()
     try:
-        wanted = Wanted(models, directory, _cache_dir(manifest, flags), argv, on_miss)
+        cache_dir, settings = settings_to_read(manifest, flags)
+        registry = settings.registry if settings else None
+        wanted = Wanted(models, directory, cache_dir, argv, on_miss, registry)
         outcome = run_hook(wanted, os.environ)
     except Exception as error:
         if on_miss == "fail" or os.environ.get("PREWARM_TRACEBACK"):
@@ -85,13 +86,6 @@ def command(
     return 0
 
 
-def _argv(interpreter: str) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(interpreter))
-    except ValueError as error:
-        raise click.BadParameter(f"{interpreter!r}: {error}", param_hint="--interpreter") from error
-
-
 def _write(
     env_file: Path, outcome: Outcome, dialect: Dialect, models: tuple[str, ...], on_miss: OnMiss
 ) -> None:
@@ -101,18 +95,6 @@ def _write(
         if on_miss == "fail":
             raise
         click.echo(f"prewarm: warning: {error}; the env file is not written", err=True)
-
-
-def _cache_dir(manifest: str | None, flags: dict[str, object]) -> Path:
-    if manifest is None:
-        return load_settings(flags, os.environ).cache_dir
-    if "://" in manifest:
-        raise ConfigError(
-            f"--manifest {manifest}: only a directory can be read by this version; "
-            "name the builder's cache directory",
-            code="not_yet",
-        )
-    return Path(manifest)
 
 
 def _default_into(models: tuple[str, ...]) -> Path:
@@ -158,7 +140,7 @@ def _to_dict(outcome: Outcome, into: Path) -> dict[str, object]:
                 "bundle": found.published.entry.bundle.sha256,
                 "environment": found.published.entry.environment,
                 "requires": list(found.published.entry.requires),
-                "caveat": found.caveat,
+                "caveat": str(found.caveat) if found.caveat else None,
             }
             for found in outcome.started
         ],

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from prewarm.cli.finding import Finding
+from prewarm.deploy.fatal_variables import fatal_variables, other_directories, without_fatal
 from prewarm.environment import Environment
 from prewarm.errors import ConfigError
 from prewarm.present import present_environment
@@ -34,7 +35,7 @@ def check_machine(interpreter: Sequence[str], environ: Mapping[str, str]) -> lis
         _compiler(present, environ),
         *_gpu(present),
         *_faults(present),
-        *_variables(present),
+        *_variables(present, environ),
     ]
 
 
@@ -145,17 +146,32 @@ def _faults(present: Environment) -> list[Finding]:
     return findings
 
 
-def _variables(present: Environment) -> list[Finding]:
-    told = present.get("variables") or "{}"
+def _variables(present: Environment, environ: Mapping[str, str]) -> list[Finding]:
+    fatal = fatal_variables(environ)
+    findings = [
+        Finding("variables", "fail", f"{one.fact} is {one.present!r} here: {one.cost}", "unset it")
+        for one in fatal
+    ]
+    findings += [
+        Finding(
+            "variables",
+            "warn",
+            f"{one.fact} is {one.present!r} here: {one.cost}",
+            "unset it, or let the hook's env file be read last",
+        )
+        for one in other_directories(environ)
+    ]
+    told = without_fatal(present, fatal).get("variables") or "{}"
     if told == "{}":
-        return []
+        return findings
     return [
+        *findings,
         Finding(
             "variables",
             "warn",
             f"set here and part of the environment: {told}",
             "set the same in every deployment, or unset them for the build",
-        )
+        ),
     ]
 
 

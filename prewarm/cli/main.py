@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "scan": "Compile and prove what is new in the registry, once.",
     "status": "Show every model: warm or not, and why.",
     "hook": "Make a deployment start warm: the pre-start hook.",
+    "explain": "Tell whether a model would start warm here, and what differs.",
     "doctor": "Check whether this machine is able.",
     "completion": "Print the completion script of a shell.",
 }

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from prewarm.config import load_settings
+from prewarm.config import Settings, load_settings
+from prewarm.errors import ConfigError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -57,6 +59,38 @@ def settings_options(command: _Command) -> Callable[..., Any]:
         return command(*args, settings=load_settings(flags, os.environ), **options)
 
     return settings_flags()(with_settings)
+
+
+def argv_of(interpreter: str) -> tuple[str, ...]:
+    """Return the argument list of ``--interpreter``, which is given as a command line."""
+    try:
+        return tuple(shlex.split(interpreter))
+    except ValueError as error:
+        raise click.BadParameter(f"{interpreter!r}: {error}", param_hint="--interpreter") from error
+
+
+def settings_to_read(
+    manifest: str | None, flags: dict[str, object | None]
+) -> tuple[Path, Settings | None]:
+    """Return the cache directory that a deployment reads, and the settings as far as there are any.
+
+    Raises:
+        ConfigError: the settings are wrong, or ``manifest`` is no directory.
+    """
+    if manifest is None:
+        settings = load_settings(flags, os.environ)
+        return settings.cache_dir, settings
+    if "://" in manifest:
+        raise ConfigError(
+            f"--manifest {manifest}: only a directory can be read by this version; "
+            "name the builder's cache directory",
+            code="not_yet",
+        )
+    try:
+        return Path(manifest), load_settings(flags, os.environ)
+    except ConfigError:
+        # They are not needed where the directory is named.
+        return Path(manifest), None
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable fields.")

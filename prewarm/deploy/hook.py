@@ -18,14 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from prewarm.deploy.candidates import Present, candidates_for, device_of
 from prewarm.deploy.current import point_at, remove_unused, write_changed
 from prewarm.deploy.env_file import Dialect, env_text, merged_python_path
+from prewarm.deploy.fatal_variables import fatal_variables
 from prewarm.deploy.private import SHIM, BundleFile, Prepared, prepare
 from prewarm.deploy.published import Published, read_published
-from prewarm.deploy.select import choose, named, not_published, without_own_variables
-from prewarm.environment import Environment
+from prewarm.deploy.select import choose, sentences
+from prewarm.environment import Difference
 from prewarm.errors import NotWarm, PrewarmError
-from prewarm.present import present_environment
 
 OnMiss = Literal["cold", "eager", "fail"]
 
@@ -36,13 +37,14 @@ EAGER_VARIABLES = {"TORCHDYNAMO_DISABLE": "1"}
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a deployment asks for."""
+    """What a deployment asks for; with a registry its declarations are looked at too."""
 
     models: tuple[str, ...]
     into: Path
     cache_dir: Path
     interpreter: tuple[str, ...]
     on_miss: OnMiss
+    registry: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Started:
 
     model: str
     published: Published
-    caveat: str | None
+    caveat: PrewarmError | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def run_hook(wanted: Wanted, environ: Mapping[str, str]) -> Outcome:
         PrewarmError: with ``on_miss`` "fail" only, the first thing against a warm start.
     """
     warnings: list[str] = []
-    started, misses = _choose_all(wanted, warnings)
+    started, misses = _choose_all(wanted, environ, warnings)
     if misses and wanted.on_miss == "fail":
         raise misses[0].error
     # A model that has a bundle starts from it even if something compiles; without one it is eager.
@@ -130,63 +132,74 @@ def comment(variables: Mapping[str, str], models: Sequence[str]) -> str:
     return f"prewarm: {names}"
 
 
-def _choose_all(wanted: Wanted, warnings: list[str]) -> tuple[list[Started], list[Miss]]:
+def _choose_all(
+    wanted: Wanted, environ: Mapping[str, str], warnings: list[str]
+) -> tuple[list[Started], list[Miss]]:
     try:
         published = read_published(wanted.cache_dir, uid=os.geteuid(), warn=warnings.append)
     except PrewarmError as error:
         return [], [Miss(None, error)]
-    present = _Present(wanted.interpreter)
+    present = Present(wanted.interpreter)
     started: list[Started] = []
     misses: list[Miss] = []
     for model in wanted.models:
         try:
-            found = _choose(model, published, present)
+            found = _choose(model, wanted, published, present, environ)
         except PrewarmError as error:
             misses.append(Miss(model, error))
             continue
-        started.append(found)
         if found.caveat is not None:
-            misses.append(Miss(model, NotWarm(f"{model}: {found.caveat}")))
+            misses.append(Miss(model, found.caveat))
+            if wanted.on_miss == "eager" and found.caveat.code == "declaration_changed":
+                # What an eager start is for: what changed is not compiled before the first answer.
+                continue
+        started.append(found)
     return started, misses
 
 
-def _choose(model: str, published: Sequence[Published], present: _Present) -> Started:
-    candidates, caveat = named(published, model), None
-    if not candidates and _is_path(model):
-        # The registry's side is slow to import, and a name that is published does not need it.
-        from prewarm.deploy.by_path import published_for_path
-
-        candidates, caveat = published_for_path(Path(model), published)
-    if not candidates:
-        raise not_published(model, published)
+def _choose(
+    model: str,
+    wanted: Wanted,
+    published: Sequence[Published],
+    present: Present,
+    environ: Mapping[str, str],
+) -> Started:
+    candidates, caveat = candidates_for(model, published)
+    # Without a bundle an eager start sets this itself, and the env file may be read before us.
+    own = EAGER_VARIABLES if wanted.on_miss == "eager" else {}
+    fatal = fatal_variables(environ, device=device_of(candidates[0]), own=own)
+    if fatal:
+        raise NotWarm(
+            f"{model}: {sentences(fatal)}; unset {'it' if len(fatal) == 1 else 'them'} for this "
+            "server",
+            code="fatal_variable",
+        )
     chosen = choose(model, candidates, present)
-    if caveat is None and chosen.entry.status != "warm":
-        caveat = chosen.entry.reason or f"is {chosen.entry.status}"
-    return Started(model, chosen, caveat)
+    if caveat is not None:
+        return Started(model, chosen, NotWarm(f"{model}: {caveat}"))
+    changed = _changed(wanted, chosen)
+    if changed:
+        return Started(
+            model,
+            chosen,
+            NotWarm(
+                f"{model}: {sentences(changed)}; run `prewarm scan` to build it as it is now",
+                code="declaration_changed",
+            ),
+        )
+    if chosen.entry.status != "warm":
+        reason = chosen.entry.reason or f"is {chosen.entry.status}"
+        return Started(model, chosen, NotWarm(f"{model}: {reason}"))
+    return Started(model, chosen, None)
 
 
-def _is_path(model: str) -> bool:
-    # Not Path.exists, which raises for a name that is too long.
-    return os.path.lexists(model)
+def _changed(wanted: Wanted, chosen: Published) -> tuple[Difference, ...] | None:
+    if wanted.registry is None:
+        return None
+    # Without a registry, as on most deployments, nothing of its side is imported.
+    from prewarm.deploy.registry_now import changed_since
 
-
-class _Present:
-    """The environment present for an entry's kind of model, gathered once for each kind."""
-
-    def __init__(self, interpreter: tuple[str, ...]) -> None:
-        self._interpreter = interpreter
-        self._gathered: dict[tuple[str, int, str], Environment] = {}
-
-    def __call__(self, published: Published) -> Environment:
-        recorded = published.environment
-        device = "cpu" if recorded.get("device") == "cpu" else "cuda"
-        library = (recorded.get("library") or "").split(" ")[0]
-        kind = (device, published.threads, library)
-        if kind not in self._gathered:
-            self._gathered[kind] = present_environment(
-                self._interpreter, device=device, threads=published.threads, library=library
-            )
-        return without_own_variables(self._gathered[kind], published)
+    return changed_since(chosen.entry, wanted.registry)
 
 
 def _bundle(wanted: Wanted, found: Started) -> BundleFile:

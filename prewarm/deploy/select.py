@@ -119,7 +119,7 @@ def _names(entry: ManifestEntry) -> tuple[str, ...]:
     return (entry.model, *entry.aliases)
 
 
-def sentences(differences: Sequence[Difference], device: str | None) -> str:
+def sentences(differences: Sequence[Difference], device: str | None = None) -> str:
     """Say what differs: the first facts with both values and what each costs, then only names."""
     told, implied = told_and_implied(differences)
     parts = [_sentence(found, device) for found in told[:TOLD_DIFFERENCES]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +19,9 @@ from prewarm.registry.checkpoint import Checkpoint, CheckpointFile
 _FORMAT = b"prewarm content 1\n"
 _CHUNK_BYTES = 1 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+
+#: A quick look reads no more than this of files whose digest nobody knows.
+QUICK_BYTES = 8 << 20
 
 
 class ContentCache(Protocol):
@@ -49,9 +53,33 @@ def content_digest(checkpoint: Checkpoint, cache: ContentCache | None = None) ->
             read.
 
     """
-    digest = hashlib.sha256(_FORMAT)
+    return _digest_of((file, _sha256_of(file, cache, checkpoint.name)) for file in checkpoint.files)
+
+
+def quick_content_digest(
+    checkpoint: Checkpoint, known: Callable[[CheckpointFile], str | None]
+) -> str | None:
+    """Return the same from known digests and small files; None where more would have to be read.
+
+    Raises:
+        RegistryError: a file cannot be read, or changes just now.
+
+    """
+    found, unread_bytes = [], 0
     for file in checkpoint.files:
-        sha256 = _sha256_of(file, cache, checkpoint.name)
+        sha256 = file.path.name if _named_by_sha256(file.path) else known(file)
+        if sha256 is None:
+            unread_bytes += file.size_bytes
+            if unread_bytes > QUICK_BYTES:
+                return None
+            sha256 = _read(file, f"{checkpoint.name}: {file.name}")
+        found.append((file, sha256))
+    return _digest_of(found)
+
+
+def _digest_of(files: Iterable[tuple[CheckpointFile, str]]) -> str:
+    digest = hashlib.sha256(_FORMAT)
+    for file, sha256 in files:
         line = f"{sha256} {file.size_bytes} {file.name}\n"
         digest.update(line.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()

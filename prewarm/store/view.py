@@ -1,14 +1,15 @@
-"""The quick look at the database for ``prewarm status``: read-only, by plain sqlite3.
+"""The quick look at the database for ``status`` and ``explain``: read-only, by plain sqlite3.
 
-Owns one read of entries and aliases. Imports nothing that takes long (no sqlite-utils), writes
-nothing, migrates nothing, and works for a user who may not write the state directory.
+Owns one read of entries and aliases, and one of known digests. Imports nothing that takes long (no
+sqlite-utils), writes nothing, migrates nothing, and works for a user who may not write the state
+directory.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,12 @@ SELECT entries.model, coalesce(checkpoints.aliases, '[]'), entries.environment_i
   entries.record, entries.log, entries.updated_at
 FROM entries LEFT JOIN checkpoints ON checkpoints.name = entries.model
 ORDER BY entries.model, entries.environment_id
+"""
+
+
+_DIGESTS_SQL = """
+SELECT path, size_bytes, mtime_ns, ctime_ns, inode, digest FROM files
+WHERE path IN (SELECT value FROM json_each(?))
 """
 
 
@@ -65,13 +72,26 @@ def read_status(state_dir: Path) -> tuple[StatusRow, ...]:
         NotWritable: this user may not read it.
         LockHeld: a writer kept it locked.
     """
+    return tuple(_row(row) for row in _rows(state_dir, _SQL))
+
+
+def read_digests(state_dir: Path, paths: Iterable[Path]) -> dict[tuple[str | int, ...], str]:
+    """Return the digests of files by path, size, modification and change time, and inode.
+
+    Raises:
+        PrewarmError: as ``read_status``.
+    """
+    names = json.dumps([str(path) for path in paths])
+    return {tuple(row[:5]): str(row[5]) for row in _rows(state_dir, _DIGESTS_SQL, names)}
+
+
+def _rows(state_dir: Path, sql: str, *parameters: str) -> list[tuple[Any, ...]]:
     path = state_dir / "prewarm.db"
     with _told(path), _opened(path) as connection:
         [[version]] = connection.execute("PRAGMA user_version")
         if version != SCHEMA_VERSION:
             raise _other_version(path, version)
-        rows = connection.execute(_SQL).fetchall()
-    return tuple(_row(row) for row in rows)
+        return connection.execute(sql, parameters).fetchall()
 
 
 def _row(row: tuple[Any, ...]) -> StatusRow:

@@ -307,6 +307,139 @@ def test_two_models_of_one_environment_share_a_directory(
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "cost"),
+    [
+        ("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1", "every start compiles everything"),
+        ("TORCH_COMPILE_DISABLE", "1", "the model runs in eager mode"),
+    ],
+)
+def test_a_variable_that_switches_caches_or_compiling_off_is_a_miss(
+    publish: Publisher, hook: Run, tmp_path: Path, name: str, value: str, cost: str
+) -> None:
+    publish()
+
+    failed = hook("--on-miss", "fail", "--json", environ={name: value})
+    cold = hook("--env-file", tmp_path / "env", environ={name: value})
+
+    assert failed.returncode == 3
+    error = json.loads(failed.stdout)["error"]
+    assert error["code"] == "fatal_variable"
+    assert f"{name} is '1' here" in error["message"]
+    assert cost in error["message"]
+    assert cold.returncode == 0
+    assert cold.stderr.endswith("unset it for this server; starting cold\n")
+
+
+def test_an_eager_start_s_own_variable_does_not_hold_back_the_next_one(
+    publish: Publisher, hook: Run, tmp_path: Path
+) -> None:
+    environ = {"TORCHDYNAMO_DISABLE": "1"}
+    publish()
+
+    again = hook("--on-miss", "eager", "--env-file", tmp_path / "env", environ=environ)
+
+    assert (again.returncode, again.stderr) == (0, "")
+    assert "TORCHDYNAMO_DISABLE" not in sourced(tmp_path / "env")
+    assert hook("--on-miss", "fail", environ=environ).returncode == 3
+
+
+def test_another_cache_directory_is_no_miss(publish: Publisher, hook: Run) -> None:
+    publish()
+
+    done = hook("--on-miss", "fail", environ={"TORCHINDUCTOR_CACHE_DIR": "/tmp/mine"})
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def declared(publish: Publisher, registry: Path) -> None:
+    """Publish what was built from a registry with one declared model."""
+    from prewarm.registry.declaration_file import read_declaration
+    from prewarm.registry.fingerprint import checkpoint_at, take_fingerprint
+
+    file = registry / "minilm" / "prewarm.toml"
+    (registry / "minilm" / "v1").mkdir(parents=True)
+    (registry / "minilm" / "v1" / "w.bin").write_bytes(b"w")
+    file.write_text(
+        '[model]\nloader = "python"\nfactory = "a:b"\ndtype = "float32"\ndevice = "cpu"\n'
+        '[compile]\ndynamic = false\n[[shapes]]\nname = "a"\n'
+        'inputs.x = { dtype = "int64", shape = [1, 2], high = 3 }\n'
+    )
+    fingerprint = take_fingerprint(
+        checkpoint_at(registry / "minilm" / "v1", root=registry),
+        root=registry,
+        file=file,
+        source_directories=(),
+    )
+    proof = {
+        "declared": read_declaration(file).recorded(),
+        "source_files": fingerprint.to_dict(),
+    }
+    publish(proof=json.loads(json.dumps(proof)))
+
+
+def test_a_declaration_that_changed_is_named_and_told_by_how_the_server_starts(
+    publish: Publisher, hook: Run, tmp_path: Path
+) -> None:
+    registry, env_file = tmp_path / "registry", tmp_path / "env"
+    declared(publish, registry)
+    how = ("--registry", registry, "--env-file", env_file)
+    assert hook("--on-miss", "fail", *how).returncode == 0
+    file = registry / "minilm" / "prewarm.toml"
+    file.write_text(file.read_text().replace('"float32"', '"float16"'))
+    said = "[model] dtype is float16 in prewarm.toml now, the bundle was built with float32"
+
+    failed = hook("--on-miss", "fail", "--json", *how)
+    cold = hook(*how)
+    cold_variables = sourced(env_file)
+    eager = hook("--on-miss", "eager", *how)
+
+    error = json.loads(failed.stdout)["error"]
+    assert (failed.returncode, error["code"]) == (3, "declaration_changed")
+    assert said in error["message"]
+    assert said in cold.stderr
+    assert cold.stderr.endswith("; starting from its bundle\n")
+    assert "TORCHINDUCTOR_CACHE_DIR" in cold_variables
+    assert eager.stderr.endswith("; starting without compiling\n")
+    assert sourced(env_file)["TORCHDYNAMO_DISABLE"] == "1"
+
+
+def test_a_registry_that_is_not_here_changes_nothing(
+    publish: Publisher, hook: Run, tmp_path: Path
+) -> None:
+    declared(publish, tmp_path / "registry")
+    (tmp_path / "registry" / "minilm" / "prewarm.toml").write_text("[model")
+    (tmp_path / "weights" / "minilm" / "v1").mkdir(parents=True)
+
+    for place in ("nowhere", "weights"):
+        assert hook("--on-miss", "fail", "--registry", tmp_path / place).returncode == 0
+    assert hook("--on-miss", "fail", "--registry", tmp_path / "registry").returncode == 3
+
+
+def test_an_unchanged_registry_is_looked_at_without_pydantic(
+    publish: Publisher, tmp_path: Path
+) -> None:
+    declared(publish, tmp_path / "registry")
+    code = (
+        "import sys; from prewarm.cli.main import main; code = main(sys.argv[1:]);"
+        "assert 'prewarm.registry.fingerprint' in sys.modules;"
+        "sys.exit(code or str({'pydantic'} & set(sys.modules) or 'none'))"
+    )
+    arguments = (
+        "hook", "minilm/v1", "--manifest", publish.cache_dir, "--into", tmp_path / "D",
+        "--registry", tmp_path / "registry", "--on-miss", "fail",
+    )  # fmt: skip
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stderr == "none\n"
+
+
 def test_a_name_that_no_path_can_have_is_an_unknown_model(publish: Publisher, hook: Run) -> None:
     publish()
 
