@@ -7,8 +7,9 @@ import shutil
 import pytest
 
 from prewarm.errors import RegistryError
+from prewarm.registry import content
 from prewarm.registry.checkpoint import list_checkpoint
-from prewarm.registry.content import content_digest
+from prewarm.registry.content import content_digest, quick_content_digest
 
 
 class MemoryCache:
@@ -116,3 +117,16 @@ def test_a_file_that_changed_since_it_was_listed(registry):
     with pytest.raises(RegistryError, match="changed while it was read"):
         content_digest(checkpoint, cache)
     assert cache.rows == {}
+
+
+def test_a_quick_look_takes_known_digests_and_reads_no_large_file(registry, monkeypatch):
+    registry.bert("m")
+    found = listed(registry)
+    whole = content_digest(found)
+    known = {file.name: hashlib.sha256(file.path.read_bytes()).hexdigest() for file in found.files}
+
+    assert quick_content_digest(found, lambda file: None) == whole
+    monkeypatch.setattr(content, "QUICK_BYTES", 0)
+    assert quick_content_digest(found, lambda file: None) is None
+    assert quick_content_digest(found, lambda file: known[file.name]) == whole
+    assert quick_content_digest(found, lambda file: "0" * 64) != whole

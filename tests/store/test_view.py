@@ -12,7 +12,7 @@ import pytest
 from prewarm.errors import NotWritable, PrewarmError, StoreCorrupt
 from prewarm.store.database import Database
 from prewarm.store.status import Status
-from prewarm.store.view import StatusRow, read_status
+from prewarm.store.view import StatusRow, read_digests, read_status
 
 At = Callable[[float], str]
 Unprivileged = Callable[[], AbstractContextManager[None]]
@@ -138,3 +138,15 @@ def test_what_starts_often_imports_nothing_slow(module: str) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert told.stdout.strip() == ""
+
+
+def test_known_digests_are_read_with_what_they_hold_for(
+    database: Database, state_dir: Path
+) -> None:
+    stamp = {"size_bytes": 5, "mtime_ns": 1, "ctime_ns": 2, "inode": 3}
+    database.put_file_digest("/m/one", digest="d1", **stamp)
+    database.put_file_digest("/m/two", digest="d2", **stamp)
+
+    found = read_digests(state_dir, [Path("/m/one"), Path("/m/none")])
+
+    assert found == {("/m/one", 5, 1, 2, 3): "d1"}
