@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import shlex
 import sys
 import threading
 from dataclasses import dataclass, field, replace
@@ -11,6 +14,7 @@ from typing import Any
 
 from prewarm.build.scan_run import ScanResult, run_scan
 from prewarm.build.step import Step
+from prewarm.cli.main import main
 from prewarm.config import Settings
 from prewarm.store.database import DATABASE_NAME, Database
 from prewarm.store.entries import Entry
@@ -84,6 +88,22 @@ class Shop:
         path = self.settings.cache_dir / "manifests" / "test.json"
         signed: dict[str, Any] = json.loads(path.read_text())["signed"]
         return signed
+
+    def prewarm(self, *words: str) -> tuple[int, str]:
+        """Run a command here on this registry; return its exit code and what it told on stderr."""
+        settings, argv = self.settings, list(words)
+        for flag, value in (("cache-dir", settings.cache_dir), ("state-dir", settings.state_dir)):
+            argv += [f"--{flag}", str(value)]
+        told = io.StringIO()
+        with contextlib.redirect_stderr(told), contextlib.redirect_stdout(io.StringIO()):
+            code = main(argv)
+        return code, told.getvalue()
+
+    def hook(self, model: str, *words: str) -> tuple[int, str]:
+        """Run the hook for a deployment under the fake interpreter; see ``prewarm``."""
+        interpreter = shlex.join([sys.executable, str(FAKE)])
+        place = ("--into", str(self.root / "private"), "--interpreter", interpreter)
+        return self.prewarm("hook", model, *place, *words)
 
     def with_settings(self, **changes: Any) -> Shop:
         return Shop(self.root, replace(self.settings, **changes))

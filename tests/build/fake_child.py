@@ -3,11 +3,14 @@
 Used as ``[model] interpreter = [python, fake_child.py]``. What it does is told by
 ``behaviour.json`` in the checkpoint's directory:
 
-- ``compile``/``prove``: a word of ``_ACTIONS`` (hang, exit, kill, rubbish, stay, allocate,
-  no_space, out_of_memory), done before the answer; ``{"mode": word}`` for one mode alone.
+- ``compile``/``prove``: a word of ``_ACTIONS`` (hang, hang_with_others, exit, kill, rubbish, stay,
+  allocate, no_space, out_of_memory), done before the answer; ``{"mode": word}`` for one mode alone.
 - ``graph``: the graph's name. A proof from a bundle of another graph reports a miss.
 - ``report``: counts that replace zeros in the proof's report; ``outputs``: the state of outputs.
-- ``bulk_bytes``: bytes of an artifact that no packing makes smaller.
+- ``bulk_bytes``: bytes of an artifact that no packing makes smaller; ``twins``: how many more
+  artifacts have the same content.
+- ``small_files``: how many small artifacts are made beside it, the first ten with what torch
+  leaves about: locks and temporary files.
 - ``mends``, ``shim_report``: what the shim changes, and the counts of a proof with it.
 - ``order_report``: the same, for the runs that make another call first alone.
 - ``failed``: shape sets that fail in the build.
@@ -56,7 +59,12 @@ def say(kind: str, value: dict) -> None:
 def act(word: str | None) -> None:
     """Do something that a child must not do."""
     if word == "hang":
+        print("told by the fake: tracing", file=sys.stderr, flush=True)
         time.sleep(3600)
+    elif word == "hang_with_others":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        act("stay")
+        act("hang")
     elif word == "exit":
         os._exit(3)
     elif word == "kill":
@@ -102,7 +110,17 @@ def compile_run(request: dict, behaviour: dict, cache: Path) -> dict:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(f"{part} of {behaviour.get('graph', 'g')}\n".encode() * 2000)
         mark(behaviour, f"compile-{number}")
-    (cache / "bulk").write_bytes(random.Random(0).randbytes(behaviour.get("bulk_bytes", 1)))
+    bulk = random.Random(0).randbytes(behaviour.get("bulk_bytes", 1))
+    for twin in ("bulk", *(f"bulk-{n}" for n in range(behaviour.get("twins", 0)))):
+        (cache / twin).write_bytes(bulk)
+    for number in range(behaviour.get("small_files", 0)):
+        folder = cache / "many" / f"{number:03}"
+        folder.mkdir(parents=True)
+        (folder / "kernel.so").write_bytes(f"kernel {number}".encode() * 20)
+        if number < 10:
+            (folder / "locks").mkdir()
+            for left in ("locks/kernel", "kernel.lock", "kernel.so.tmp", "tmp.pid_1_a"):
+                (folder / left).touch()
     failed = dict.fromkeys(behaviour.get("failed", ()), "ValueError: told by the fake")
     return {
         "mode": request["mode"],
