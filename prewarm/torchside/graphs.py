@@ -3,9 +3,9 @@
 Pure: takes events and returns plain values. A graph's facts are told when it comes in and its
 outcome when it is done, so a start that was ended in between still tells what it was at.
 
-Outcomes: ``hit``; ``miss`` (compiled); ``bypass`` (a cache refuses it); ``off`` (compiled, and no
-cache was asked); ``nothing`` (there was nothing to compile); ``unfinished``; ``None`` where it
-could not be watched.
+Outcomes: ``hit``; ``miss`` (compiled); ``traced`` (its kernels were found, AOT autograd worked
+again); ``bypass`` (a cache refuses it); ``off`` (compiled, and no cache was asked); ``nothing``
+(there was nothing to compile); ``unfinished``; ``None`` where it could not be watched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KINDS = ("fx_lookup", "fx_bypass", "aot_lookup", "graph_compiled")
 _NOT_HANDED_ON = frozenset(["event", "at_s", "graph", "compile_id"])
 
 #: The worse of a forward and its backward graph is what became of both.
-_WORST_FIRST = ("unfinished", "bypass", "miss", "off", None, "hit", "nothing")
+_WORST_FIRST = ("unfinished", "bypass", "miss", "off", "traced", None, "hit", "nothing")
 
 
 def fold_graphs(events: list[Event], missing: set[Any]) -> list[dict[str, Any]] | None:
@@ -88,7 +88,8 @@ def _outcome(events: list[Event]) -> str | None:
     if "fx_bypass" in kinds or "bypass" in states:
         return "bypass"
     if "miss" in states:
-        return "miss"
+        found = ("fx_lookup", "hit") in {(event["event"], event.get("state")) for event in events}
+        return "traced" if found and "graph_compiled" not in kinds else "miss"
     if "graph_compiled" in kinds:
         return "off"
     if None in states:

@@ -41,7 +41,9 @@ HIT, MISS = seen("aot_lookup", "hit"), seen("aot_lookup", "miss")
     [
         ([HIT, seen("fx_lookup", "hit")], "hit"),
         ([MISS, seen("fx_lookup", "miss"), seen("graph_compiled")], "miss"),
-        ([MISS, seen("fx_lookup", "hit")], "miss"),
+        ([MISS, seen("fx_lookup", "hit")], "traced"),
+        ([MISS, seen("fx_lookup", "hit"), seen("graph_compiled")], "miss"),
+        ([MISS], "miss"),
         ([seen("aot_lookup", "bypass"), seen("fx_lookup", "hit")], "bypass"),
         ([MISS, seen("fx_bypass"), seen("graph_compiled")], "bypass"),
         ([seen("graph_compiled")], "off"),
