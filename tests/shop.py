@@ -51,6 +51,7 @@ class Shop:
     settings: Settings
     steps: list[Step] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
+    printed: str = ""
 
     def declare(self, *, timeout_s: float = 60, change: tuple[str, str] = ("", "")) -> None:
         text = DECLARATION.format(
@@ -90,13 +91,17 @@ class Shop:
         return signed
 
     def prewarm(self, *words: str) -> tuple[int, str]:
-        """Run a command here on this registry; return its exit code and what it told on stderr."""
+        """Run a command here on this registry; return its exit code and what it told on stderr.
+
+        What it printed is in ``printed``.
+        """
         settings, argv = self.settings, list(words)
         for flag, value in (("cache-dir", settings.cache_dir), ("state-dir", settings.state_dir)):
             argv += [f"--{flag}", str(value)]
-        told = io.StringIO()
-        with contextlib.redirect_stderr(told), contextlib.redirect_stdout(io.StringIO()):
+        told, out = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stderr(told), contextlib.redirect_stdout(out):
             code = main(argv)
+        self.printed = out.getvalue()
         return code, told.getvalue()
 
     def hook(self, model: str, *words: str) -> tuple[int, str]:

@@ -5,8 +5,11 @@ Upstream: vllm #35061, edutelligence #579.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,6 +113,88 @@ def test_it_is_refused_told_set_aside_and_built_again(
     assert shop.builds("m1") == ["compiled"] * 2
     assert shop.builds("m2") == ["compiled"]
     fault_row(row=8, case=case, alone=None, said=f"queued, {entry.code}: {entry.reason}")
+
+
+ALONE = """\
+import json, torch
+compiled = torch.compile(lambda x: torch.sin(x) * 2)
+failed = None
+try:
+    compiled(torch.ones(8))
+except Exception as error:
+    failed = type(error).__name__
+from torch._dynamo.utils import counters
+print(json.dumps([failed, counters["inductor"]["fxgraph_cache_miss"]]))
+"""
+
+
+def start_alone(cache: Path) -> subprocess.Popen[bytes]:
+    """Start torch alone; its last line says what it raised and how many graphs it missed."""
+    variables = {
+        "TORCHINDUCTOR_CACHE_DIR": str(cache),
+        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
+    }
+    argv = [sys.executable, "-W", "ignore", "-c", ALONE]
+    return subprocess.Popen(
+        argv, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+
+
+def told(process: subprocess.Popen[bytes]) -> tuple[int, str | None, int]:
+    """Return the exit code, what was raised, and the graphs that were missed."""
+    out, _ = process.communicate(timeout=300)
+    failed, missed = json.loads(out.splitlines()[-1]) if out.strip() else (None, 0)
+    return process.returncode, failed, missed
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What torch alone makes of each kind of damaged artifact."""
+    root = tmp_path_factory.mktemp("alone")
+    assert told(start_alone(root / "whole")) == (0, None, 1)
+    kinds = {"a kernel's .so": "*.so", "a graph entry": "fxgraph/*/*/*"}
+    for kind, pattern in kinds.items():
+        shutil.copytree(root / "whole", root / kind)
+        doomed = [path for path in (root / kind).rglob(pattern) if path.is_file()]
+        assert doomed, pattern
+        for path in doomed:
+            os.truncate(path, path.stat().st_size // 2)
+    started = {kind: start_alone(root / kind) for kind in kinds}
+    found = {}
+    for kind, process in started.items():
+        code, failed, missed = told(process)
+        if code or failed:
+            how = failed or f"exit code {code}"
+            found[kind] = f"the first request fails ({how})"
+        else:
+            assert missed
+            found[kind] = "compiled again, with a warning in the log"
+    return found
+
+
+@pytest.mark.parametrize("kind", ["a kernel's .so", "a graph entry"])
+def test_an_artifact_cut_in_half_in_the_deployment_s_directory_is_put_back(
+    shop, fault_row, alone: dict[str, str], kind: str
+) -> None:
+    shop.model("m1")
+    shop.scan()
+    shop.hook("m1")
+    part = "kernel" if "kernel" in kind else "fxgraph"
+    (artifact,) = (shop.root / "private").rglob(f"g-{part}")
+    whole = artifact.read_bytes()
+    os.truncate(artifact, len(whole) // 2)
+
+    code, line = shop.hook("m1", "--env-file", str(shop.root / "env"), "--on-miss", "fail")
+
+    assert (code, line) == (0, "")
+    assert artifact.read_bytes() == whole
+    assert "1 files were put back" in shop.printed
+    fault_row(
+        row=8,
+        case=f"{kind} cut in half",
+        alone=alone[kind],
+        said="1 files were put back (the hook, before the server starts)",
+    )
 
 
 class Telling(list):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from prewarm.store.bundle import bundle_path
 
-FILES = 500
+FILES = 200
 
 
 def files_below(directory: Path) -> set[str]:
