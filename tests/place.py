@@ -111,6 +111,23 @@ class Place:
         answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
         return answer
 
+    def hooked(
+        self, model: str, *words: str, variables: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """Run the hook for a model that must have a bundle; return the variables to set."""
+        into = str(self.into(model))
+        told = self.prewarm(
+            "hook", model, "--into", into, "--json", "--on-miss", "fail", *words,
+            variables=variables,
+        )  # fmt: skip
+        assert told.returncode == 0, told.stderr
+        found: dict[str, str] = json.loads(told.stdout)["variables"]
+        return found
+
+    def into(self, model: str) -> Path:
+        """Return the private directory of a model's deployment."""
+        return self.root / "private" / model.replace("/", "-")
+
     def started_warm(
         self, model: str, kind: str, path: Path, order: str = "declared", *, python_path: str = ""
     ) -> dict[str, Any]:
@@ -119,7 +136,7 @@ class Place:
         The hook sees the server's own ``PYTHONPATH``, as under systemd, and merges it.
         """
         env_file = self.root / f"{model.replace('/', '-')}.env"
-        into = self.root / "private" / model.replace("/", "-")
+        into = self.into(model)
         hooked = self.prewarm(
             "hook", model, "--into", str(into), "--env-file", str(env_file), "--on-miss", "fail",
             variables={"PYTHONPATH": python_path} if python_path else None,

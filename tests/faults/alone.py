@@ -1,0 +1,72 @@
+"""A start with torch alone: a module from a source file, compiled and called, and what torch did.
+
+Usage: ``alone.py JSON`` with ``path``, ``factory`` (module:name) and ``calls`` (one list of shapes
+per call). Optional: ``dynamic``, ``mode``, ``fullgraph``; ``times`` (an argument of each call);
+``before`` (Python that runs before the module is made); ``around`` (an expression that makes a
+context); ``mark`` (the first dimension is dynamic). Prints one JSON line. Compilers are heard by an
+audit hook of its own, so that nothing here relies on prewarm's watcher.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+
+compilers = 0
+
+
+def _heard(event: str, args: tuple) -> None:
+    global compilers
+    if event == "subprocess.Popen":
+        argv = args[1].split() if isinstance(args[1], str) else [str(word) for word in args[1]]
+        compiles = any(word in ("-o", "-c") for word in argv)
+        compilers += compiles and os.path.basename(argv[0]) in ("g++", "c++", "gcc", "clang++")
+
+
+sys.addaudithook(_heard)
+
+import torch  # noqa: E402
+
+
+def main() -> None:
+    asked = json.loads(sys.argv[1])
+    sys.path.insert(0, asked["path"])
+    exec(asked.get("before", ""), {"torch": torch})
+    module, _, name = asked["factory"].partition(":")
+    model = getattr(importlib.import_module(module), name)().eval()
+    options = {name: asked[name] for name in ("dynamic", "mode", "fullgraph") if name in asked}
+    compiled = torch.compile(model, **options)
+    failed = None
+    around = eval(asked["around"], {"torch": torch}) if "around" in asked else None
+    with torch.inference_mode(), around or contextlib.nullcontext():
+        for number, shapes in enumerate(asked["calls"]):
+            inputs = [torch.randn(shape) for shape in shapes]
+            if asked.get("mark"):
+                for tensor in inputs:
+                    if tensor.shape[0] > 1:
+                        torch._dynamo.mark_dynamic(tensor, 0)
+            more = {"times": asked["times"][number]} if "times" in asked else {}
+            try:
+                compiled(*inputs, **more)
+            except Exception as error:
+                failed = type(error).__name__
+                break
+    from torch._dynamo.utils import counters
+
+    inductor, aot = counters["inductor"], counters["aot_autograd"]
+    told = {
+        "fx_hit": inductor["fxgraph_cache_hit"],
+        "fx_miss": inductor["fxgraph_cache_miss"],
+        "fx_bypass": inductor["fxgraph_cache_bypass"],
+        "aot_hit": aot["autograd_cache_hit"],
+        "aot_miss": aot["autograd_cache_miss"],
+        "aot_bypass": aot["autograd_cache_bypass"],
+        "graphs": counters["stats"]["unique_graphs"],
+        "compilers": compilers,
+        "failed": failed,
+    }
+    print(json.dumps(told))
+
+
+main()

@@ -1,0 +1,147 @@
+"""A registry of small models for the kinds of fault, and starts with torch alone beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..place import TIMEOUT_S, Place
+
+#: The model of faults.md, with a name for what a case adds to it.
+BLOCK = """\
+import torch
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width=64):
+        super().__init__()
+        self.up = torch.nn.Linear(width, 2 * width)
+        self.down = torch.nn.Linear(2 * width, width)
+        self.norm = torch.nn.LayerNorm(width)
+
+    def forward(self, x):
+        return self.norm(x + self.down(torch.nn.functional.gelu(self.up(x))))
+
+
+def build():
+    torch.manual_seed(0)
+    return Block()
+"""
+
+DECLARATION = """\
+[model]
+match = "v*"
+loader = "torch"
+factory = "own:build"
+path = ["src"]
+state_dict = "weights.pt"
+device = "cpu"
+[compile]
+mode = ["default"]
+dynamic = false
+[[shapes]]
+name = "rows"
+args = [{ dtype = "float32", shape = ["batch", 64] }]
+sizes = { batch = [8] }
+"""
+
+_SAVE = """\
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+import own
+module = own.build()
+state = {name: value * float(sys.argv[3]) for name, value in module.state_dict().items()}
+torch.save(state, sys.argv[2])
+"""
+
+
+@dataclass(frozen=True)
+class Model:
+    """One model's directory in the registry, its source and its first version."""
+
+    place: Place
+    name: str
+
+    @property
+    def directory(self) -> Path:
+        return self.place.registry / self.name
+
+    @property
+    def source(self) -> Path:
+        return self.directory / "src" / "own.py"
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """What ``status --json`` says of the first version."""
+        return self.place.status()[f"{self.name}/v1"]
+
+    def declare(self, *changes: tuple[str, str]) -> None:
+        """Write the declaration with some texts replaced."""
+        text = DECLARATION
+        for old, new in changes:
+            assert old in text, old
+            text = text.replace(old, new)
+        (self.directory / "prewarm.toml").write_text(text)
+
+    def version(self, name: str, scale: float = 1.0) -> Path:
+        """Add a version with other weights."""
+        directory = self.directory / name
+        directory.mkdir()
+        argv = [sys.executable, "-c", _SAVE, str(self.source.parent)]
+        subprocess.run([*argv, str(directory / "weights.pt"), str(scale)], check=True)
+        return directory
+
+    def alone(
+        self,
+        cache: Path,
+        calls: list[list[list[int]]],
+        *,
+        variables: Mapping[str, str] | None = None,
+        python: tuple[str, ...] = (sys.executable,),
+        **asked: Any,
+    ) -> dict[str, int]:
+        """Start torch alone on a cache directory of its own and return what it did."""
+        request = {"path": str(self.source.parent), "factory": "own:build", "calls": calls}
+        environ = self.place.environ() | {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
+        environ["TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"] = "0"
+        done = subprocess.run(
+            [*python, str(Path(__file__).with_name("alone.py")), json.dumps(request | asked)],
+            env=environ | dict(variables or {}),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        told: dict[str, int] = json.loads(done.stdout.strip().splitlines()[-1])
+        return told
+
+
+def make_model(
+    place: Place, name: str, *changes: tuple[str, str], source: str = BLOCK, added: str = ""
+) -> Model:
+    """Add a model with one version to the registry."""
+    model = Model(place, name)
+    (model.directory / "src").mkdir(parents=True)
+    model.source.write_text(source + added)
+    model.declare(*changes)
+    model.version("v1")
+    return model
+
+
+def reason_of(model: Model) -> str:
+    """Return the status, code and reason as one line for the table."""
+    entry = model.entry
+    return f"{entry['status']}, {entry['code']}: {entry['reason']}"
+
+
+def without_prewarm(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables of a process that knows nothing of prewarm."""
+    found = dict(os.environ if environ is None else environ)
+    return {name: value for name, value in found.items() if not name.startswith("PREWARM_")}
