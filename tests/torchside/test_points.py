@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import types
+from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 
 from prewarm.torchside.events import EventLog
 from prewarm.torchside.points import Point, install, module_is_gone
+from prewarm.torchside.upstream import POINTS
 from prewarm.torchside.watch import Tally
 
 
@@ -78,3 +82,24 @@ def test_a_module_is_gone_only_from_a_package_that_is_there(
     assert module_is_gone("installed.inner.renamed")
     assert not module_is_gone("not_installed.module")
     assert "installed" not in sys.modules
+
+
+def _names(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name, node
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((alias.asname or alias.name, node) for alias in node.names)
+
+
+@pytest.mark.parametrize("module", sorted({one.module for one in POINTS if "torch" in one.module}))
+def test_every_point_stands_in_the_installed_torch(module: str) -> None:
+    # Read, not imported: most of these modules need a GPU before torch itself imports them.
+    file = Path(str(distribution("torch").locate_file(module.replace(".", "/") + ".py")))
+    body = ast.parse(file.read_text(encoding="utf-8")).body
+    for point in (one for one in POINTS if one.module == module):
+        found: Any = body
+        for name in point.attribute.split("."):
+            node = dict(_names(found)).get(name)
+            assert node is not None, f"{module}:{point.attribute} is not there"
+            found = getattr(node, "body", [])
