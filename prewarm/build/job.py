@@ -12,6 +12,10 @@ from prewarm.environment import Environment
 from prewarm.registry.checkpoint import Checkpoint
 from prewarm.registry.declaration import Declaration
 
+#: torch keeps this many graphs for one piece of code unless told otherwise
+#: (torch/_dynamo/config.py, 2.9 to 2.14).
+DEFAULT_RECOMPILE_LIMIT = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -49,3 +53,9 @@ class Job:
     def modes(self) -> tuple[str, ...]:
         """The declared modes; the first is what the server asks for."""
         return tuple(self.declaration.compile.mode)
+
+    @property
+    def recompile_limit(self) -> int | None:
+        """The limit that the declared calls need where torch's own is too low."""
+        calls = len(self.declaration.calls())
+        return calls if calls > DEFAULT_RECOMPILE_LIMIT else None

@@ -12,24 +12,20 @@ from typing import Any
 
 from prewarm.build.asking import ask_compile
 from prewarm.build.bench import Bench
-from prewarm.build.caveat import caveat_of_build, caveat_of_record
+from prewarm.build.caveat import caveat_of_build
 from prewarm.build.child import ChildFailed
 from prewarm.build.job import Job
 from prewarm.build.ladder import next_mode
 from prewarm.build.proof import prove
 from prewarm.build.quarantine import set_aside
-from prewarm.build.record import Built, calls_of_record, failed_of_record, renamed
+from prewarm.build.record import Built, built_of_record
 from prewarm.build.resting import publish_proven, rest_failed
 from prewarm.errors import StoreCorrupt
-from prewarm.store.bundle import BundleInfo, bundle_path, pack_apart, unpack
+from prewarm.store.bundle import bundle_path, pack_apart, unpack
 from prewarm.store.bundle_check import bundle_fault
 from prewarm.store.bundles import BundleRow
 from prewarm.store.entries import Entry
 from prewarm.store.status import Status
-
-#: torch keeps this many graphs for one piece of code unless told otherwise
-#: (torch/_dynamo/config.py, 2.9 to 2.14).
-DEFAULT_RECOMPILE_LIMIT = 8
 
 
 def process(bench: Bench, job: Job) -> Entry:
@@ -75,24 +71,12 @@ def _share(
     packed = bundle_path(bench.settings.cache_dir, row.sha256)
     if _set_aside_if_wrong(bench, row):
         return None, None
-    names = [call.shape_set for call in job.declaration.calls()]
-    source = None if row.record is None else renamed(row.record, names)
-    if source is None:
+    built = None if row.record is None else built_of_record(row.record, job, key=row.build_key)
+    if row.record is None or built is None:
         return None, None
     bench.database.move(job.entry_id, Status.PROVING, at=bench.at())
-    failed = failed_of_record(source)
-    built = Built(
-        key=row.build_key,
-        bundle=BundleInfo(row.sha256, row.size_bytes, row.unpacked_bytes, row.files),
-        mode=source["compile"]["mode"],
-        recompile_limit=_recompile_limit(job),
-        variables=source["variables"],
-        calls=calls_of_record(source),
-        failed_shape_sets=failed,
-        caveat=caveat_of_record(source, failed),
-    )
     # Each other call first is proven once per bundle; only a warm entry says that it was.
-    each_first = source["status"] != Status.WARM
+    each_first = row.record["status"] != Status.WARM
     try:
         proven = prove(bench, job, built, packed, log, each_first=each_first)
     except StoreCorrupt as error:
@@ -131,7 +115,7 @@ def _build(bench: Bench, job: Job, log: Path, *, misfit: str | None) -> Entry:
             key=key,
             bundle=pack_apart(cache, packed),
             mode=answer["mode"],
-            recompile_limit=_recompile_limit(job),
+            recompile_limit=job.recompile_limit,
             variables=bench.desk(job, log).variables(),
             calls=answer["calls"],
             failed_shape_sets=answer["failed"],
@@ -164,7 +148,7 @@ def _compile(
                 directory / f"compile-{mode}",
                 cache=cache,
                 mode=mode,
-                recompile_limit=_recompile_limit(job),
+                recompile_limit=job.recompile_limit,
             )
         except ChildFailed as error:
             bench.database.end_build(
@@ -214,9 +198,3 @@ def _set_aside_if_wrong(bench: Bench, row: BundleRow) -> bool:
         return False
     set_aside(bench, row.sha256, reason=fault.reason, damaged=fault.damaged)
     return True
-
-
-def _recompile_limit(job: Job) -> int | None:
-    """Return the limit that the declared calls need where torch's own is too low."""
-    calls = len(job.declaration.calls())
-    return calls if calls > DEFAULT_RECOMPILE_LIMIT else None

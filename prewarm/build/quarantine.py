@@ -19,10 +19,11 @@ from prewarm.build.bench import Bench
 from prewarm.build.publish import publish
 from prewarm.build.step import Step
 from prewarm.store.bundle import bundle_path
-from prewarm.store.bundle_check import bundle_fault
+from prewarm.store.bundle_check import Fault, bundle_fault
 from prewarm.store.entries import Entry
 from prewarm.store.manifest import Manifest, read_manifests
 from prewarm.store.quarantine import Note, move_to_quarantine
+from prewarm.store.status import PUBLISHED
 
 
 def set_aside(bench: Bench, sha256: str, *, reason: str, damaged: bool) -> tuple[Entry, ...]:
@@ -42,6 +43,25 @@ def set_aside(bench: Bench, sha256: str, *, reason: str, damaged: bool) -> tuple
     if os.path.lexists(bundle) and _may_lose(bench, bundle, sha256, damaged=damaged):
         _move(bench, bundle, sha256, reason=reason)
     return queued
+
+
+def fault_of(bench: Bench, entry: Entry) -> Fault | None:
+    """Return what is wrong with the bundle of an entry that is published.
+
+    Raises:
+        NotWritable: the file system that it lies on cannot be reached.
+    """
+    if entry.status not in PUBLISHED:
+        return None
+    sha256 = entry.bundle_sha256 or ""
+    if bench.database.is_quarantined(sha256, entry.build_key or ""):
+        return Fault("its bundle was set aside", damaged=False)
+    return bundle_fault(
+        bundle_path(bench.settings.cache_dir, sha256),
+        sha256=sha256,
+        size_bytes=(entry.record or {}).get("bundle", {}).get("size_bytes"),
+        digests=bench.database,
+    )
 
 
 def mend(bench: Bench) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prewarm.build.caveat import caveat_of_record
 from prewarm.build.job import Job
 from prewarm.build.proven import Proven
 from prewarm.build.verdict import Verdict, judge
@@ -35,6 +36,27 @@ class Built:
     calls: Sequence[Mapping[str, Any]]
     failed_shape_sets: Mapping[str, str]
     caveat: Verdict | None = None
+
+
+def built_of_record(record: Mapping[str, Any], job: Job, *, key: str) -> Built | None:
+    """Return what a record says of its bundle, for a job that starts from it.
+
+    None for a record of other calls.
+    """
+    source = renamed(record, [call.shape_set for call in job.declaration.calls()])
+    if source is None:
+        return None
+    failed = failed_of_record(source)
+    return Built(
+        key=key,
+        bundle=BundleInfo(**source["bundle"]),
+        mode=source["compile"]["mode"],
+        recompile_limit=job.recompile_limit,
+        variables=source["variables"],
+        calls=calls_of_record(source),
+        failed_shape_sets=failed,
+        caveat=caveat_of_record(source, failed),
+    )
 
 
 def make_record(

@@ -38,7 +38,7 @@ def publish_proven(
     What is usable goes into ``cache_dir`` before it is recorded.
     """
     database, at = bench.database, bench.at()
-    _still_there(job)
+    still_there(job)
     verdict = proven.verdict
     if verdict.status not in (Status.WARM, Status.PARTIAL):
         return database.move(
@@ -80,8 +80,12 @@ def publish_proven(
     )
 
 
-def _still_there(job: Job) -> None:
-    """Refuse to publish for a checkpoint that is not the one that was digested any more."""
+def still_there(job: Job) -> None:
+    """Refuse to go on for a checkpoint that is not the one that was digested any more.
+
+    Raises:
+        ChildFailed: it, its declaration's source or a file of it is gone or changed.
+    """
     if not job.checkpoint.path.exists():
         raise ChildFailed("the checkpoint vanished while it was built", code="vanished")
     changed = job.changed_file() or _changed_source(job)
@@ -104,7 +108,7 @@ def _changed_source(job: Job) -> str | None:
 def rest_failed(bench: Bench, job: Job, log: Path, error: ChildFailed) -> Entry:
     """Record why an entry has no bundle; that its checkpoint vanished comes before all else."""
     try:
-        _still_there(job)
+        still_there(job)
     except ChildFailed as gone:
         error = gone
     entry = bench.database.entry(job.model, job.environment.id)

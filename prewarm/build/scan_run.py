@@ -11,23 +11,18 @@ from prewarm.build.adopt import adopt
 from prewarm.build.bench import Bench
 from prewarm.build.child import Interrupted
 from prewarm.build.job import Job
-from prewarm.build.lock import state_lock
 from prewarm.build.pipeline import process
 from prewarm.build.publish import publish
 from prewarm.build.quarantine import mend
+from prewarm.build.run import open_run, registry_of
 from prewarm.build.step import Reporter, Step
 from prewarm.build.survey import Survey, Surveyor
-from prewarm.build.workspace import Workspace
 from prewarm.config import Settings
-from prewarm.errors import ConfigError, NotWritable, PrewarmError, RegistryError
-from prewarm.registry.scan import scan_registry
+from prewarm.errors import NotWritable, PrewarmError
+from prewarm.registry.scan import scan_registry, select_named
 from prewarm.store.collect import collect
-from prewarm.store.database import DATABASE_NAME, Database
 from prewarm.store.entries import Entry
-from prewarm.store.manifest import manifests_directory
 from prewarm.store.status import WORKING, Status
-from prewarm.store.timestamp import timestamp
-from prewarm.store.whole_file import make_writable
 
 #: A scan waits this many settle times for checkpoints that are still being written, then leaves
 #: them to the next.
@@ -66,29 +61,18 @@ def run_scan(
 
     """
     started_s = time.monotonic()
-    if settings.registry is None:
-        raise ConfigError("no registry is named; pass --registry DIR or set PREWARM_REGISTRY")
-    if not settings.registry.is_dir():
-        raise RegistryError(f"registry {settings.registry}: no such directory; pass --registry DIR")
-    with state_lock(settings.state_dir, what="prewarm scan", at=timestamp(now_s())):
-        # Told before a long build, not after it.
-        make_writable(manifests_directory(settings.cache_dir))
-        make_writable(settings.cache_dir / "bundles")
-        workspace = Workspace(settings.state_dir)
-        copy = workspace.open()
-        database = Database(settings.state_dir / DATABASE_NAME)
-        bench = Bench(settings, database, workspace, copy, stop, report, now_s)
-        database.release_dead(bench.at())
+    registry_of(settings)
+    with open_run(settings, what="prewarm scan", report=report, stop=stop, now_s=now_s) as bench:
         adopt(bench)
         mend(bench)
         try:
             survey, retired = _until_settled(bench, models)
         except BaseException:
-            database.release_dead(bench.at())
+            bench.database.release_dead(bench.at())
             raise
         publish(bench)
         collect(settings.cache_dir, settings.state_dir, now_s=now_s(), grace_s=settings.grace_s)
-        entries = tuple(entry for entry in database.entries() if entry.id in survey.entry_ids)
+        entries = tuple(entry for entry in bench.database.entries() if entry.id in survey.entry_ids)
         return ScanResult(entries, survey.undeclared, retired, time.monotonic() - started_s)
 
 
@@ -120,25 +104,12 @@ def _queued_again(bench: Bench, survey: Survey) -> bool:
 def _look(
     bench: Bench, surveyor: Surveyor, models: tuple[str, ...]
 ) -> tuple[Survey, tuple[str, ...]]:
-    settings = bench.settings
-    assert settings.registry is not None
-    bench.report(Step("", "scan", f"looking through {settings.registry}"))
-    found = scan_registry(settings.registry, settle_s=settings.settle_s, now_s=bench.now_s())
+    settings, registry = bench.settings, registry_of(bench.settings)
+    bench.report(Step("", "scan", f"looking through {registry}"))
+    found = scan_registry(registry, settle_s=settings.settle_s, now_s=bench.now_s())
     present = [item.checkpoint.name for item in found]
     if models:
-        known = {
-            name: item
-            for item in found
-            for name in (item.checkpoint.name, *item.checkpoint.aliases)
-        }
-        missing = [model for model in models if model.rstrip("/") not in known]
-        if missing:
-            raise RegistryError(
-                f"{missing[0]}: no such checkpoint in {settings.registry}; "
-                "`prewarm status` lists them"
-            )
-        wanted = {known[model.rstrip("/")].checkpoint.name for model in models}
-        found = tuple(item for item in found if item.checkpoint.name in wanted)
+        found = select_named(found, models, registry)
     survey = surveyor.survey(found)
     retired = bench.database.retire_missing(present, at=bench.at())
     return survey, retired

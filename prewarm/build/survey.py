@@ -7,35 +7,29 @@ probes, once per environment.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from prewarm.build.asking import Desk, ask_probe
 from prewarm.build.bench import Bench
+from prewarm.build.change import DECIDED, what_changed
 from prewarm.build.child import ChildFailed
+from prewarm.build.environments import Environments, check_compiler
 from prewarm.build.job import Job
-from prewarm.build.quarantine import set_aside
+from prewarm.build.quarantine import fault_of, set_aside
 from prewarm.build.step import Step
 from prewarm.environment import Environment
 from prewarm.errors import ConfigError, PrewarmError
-from prewarm.present import present_environment
 from prewarm.registry.architecture import architecture_digest
 from prewarm.registry.content import content_digest
 from prewarm.registry.declaration import Declaration
 from prewarm.registry.scan import Found
-from prewarm.store.bundle import bundle_path
-from prewarm.store.bundle_check import Fault, bundle_fault
 from prewarm.store.entries import Entry
-from prewarm.store.status import PUBLISHED, Status, allowed
+from prewarm.store.status import Status, allowed
 
 #: The environment of entries whose declaration cannot be read, so that no interpreter is known.
 NO_ENVIRONMENT = ""
-
-#: A proof has spoken; only a change of what it was about makes new work. An uncacheable graph is
-#: not built again and again.
-_DECIDED = PUBLISHED | {Status.UNCACHEABLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +47,7 @@ class Surveyor:
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
-        self._environments: dict[tuple[object, ...], Environment] = {}
+        self._environments = Environments()
         self._tried: set[tuple[int, str]] = set()
 
     def survey(self, found: Sequence[Found]) -> Survey:
@@ -83,7 +77,7 @@ class Surveyor:
             environment_id = NO_ENVIRONMENT
             if item.declaration is not None:
                 with contextlib.suppress(PrewarmError):
-                    environment_id = self._environment(item.declaration).id
+                    environment_id = self._environments(item.declaration).id
             return self._rest(item, environment_id, status, str(error), error.code), None
 
     def _look_closer(self, item: Found) -> tuple[Entry, Job | None]:
@@ -93,14 +87,14 @@ class Surveyor:
         assert declaration is not None
         for line in declaration.not_yet():
             raise ConfigError(f"{declaration.file.name}: {line}", code="not_yet")
-        environment = self._environment(declaration)
+        environment = self._environments(declaration)
         if item.completeness.state == "settling":
             reason = item.completeness.reason or "the checkpoint is still being written"
             return self._rest(item, environment.id, Status.SETTLING, reason, "settling"), None
         if item.completeness.state == "broken":
             reason = item.completeness.reason or "the checkpoint is not complete"
             return self._rest(item, environment.id, Status.FAILED, reason, "bad_checkpoint"), None
-        _check_compiler(environment, declaration)
+        check_compiler(environment, declaration)
         self._bench.report(Step(item.checkpoint.name, "digest", "reading the checkpoint"))
         digest = content_digest(item.checkpoint, self._bench.database)
         architecture = architecture_digest(item.checkpoint, declaration)
@@ -137,15 +131,15 @@ class Surveyor:
             digest=digest,
             architecture=architecture,
         )
-        changed = self._what_changed(entry, job)
-        if changed is None and (fault := self._fault(entry)) is not None:
+        changed = what_changed(entry, job)
+        if changed is None and (fault := fault_of(self._bench, entry)) is not None:
             sha256 = entry.bundle_sha256 or ""
             set_aside(self._bench, sha256, reason=fault.reason, damaged=fault.damaged)
             return database.put_entry(entry.model, environment.id, at=at), job
         if changed is None or self._failed_before(entry, job):
             return entry, None
         self._tried.add((entry.id, digest))
-        if entry.status in _DECIDED:
+        if entry.status in DECIDED:
             entry = database.move(entry.id, Status.STALE, at=at, reason=changed, code="stale")
         if entry.status is not Status.QUEUED:
             entry = database.move(entry.id, Status.QUEUED, at=at)
@@ -157,32 +151,6 @@ class Surveyor:
         The next run tries it again, not this one while it waits for another checkpoint's files.
         """
         return entry.status is Status.FAILED and (entry.id, job.digest) in self._tried
-
-    def _what_changed(self, entry: Entry, job: Job) -> str | None:
-        """Return why the entry needs work, or None if the same would be published again."""
-        if entry.status not in _DECIDED:
-            return "not published yet"
-        if entry.checkpoint_digest != job.digest:
-            return "the checkpoint's content changed since it was proven"
-        if entry.architecture != job.architecture:
-            return "the model's source or architecture changed since it was proven"
-        if entry.build_key != job.key(own_graph=entry.own_graph):
-            return "the declaration changed since it was proven"
-        return None
-
-    def _fault(self, entry: Entry) -> Fault | None:
-        """Return what is wrong with the bundle of an entry that is published."""
-        if entry.status not in PUBLISHED:
-            return None
-        sha256 = entry.bundle_sha256 or ""
-        if self._bench.database.is_quarantined(sha256, entry.build_key or ""):
-            return Fault("its bundle was set aside", damaged=False)
-        return bundle_fault(
-            bundle_path(self._bench.settings.cache_dir, sha256),
-            sha256=sha256,
-            size_bytes=(entry.record or {}).get("bundle", {}).get("size_bytes"),
-            digests=self._bench.database,
-        )
 
     def _rest(
         self, item: Found, environment_id: str, status: Status, reason: str, code: str
@@ -218,18 +186,6 @@ class Surveyor:
                 code="mended",
             )
 
-    def _environment(self, declaration: Declaration) -> Environment:
-        model = declaration.model
-        key = (declaration.interpreter, model.device, model.threads, library_of(declaration))
-        if key not in self._environments:
-            self._environments[key] = present_environment(
-                declaration.interpreter,
-                device=model.device,
-                threads=model.threads,
-                library=library_of(declaration),
-            )
-        return self._environments[key]
-
     def _probe(self, declaration: Declaration, environment: Environment, checkpoint: Path) -> None:
         """Ask torch itself once per environment and interpreter.
 
@@ -259,26 +215,4 @@ class Surveyor:
             probe=probe,
             fingerprint=fingerprint,
             at=bench.at(),
-        )
-
-
-def library_of(declaration: Declaration) -> str:
-    """Return the library whose version decides the graph: transformers, or the factory's."""
-    model = declaration.model
-    if model.loader == "transformers":
-        return "transformers"
-    package = (model.factory or "").partition(":")[0].partition(".")[0]
-    own = [directory / package for directory in declaration.source_directories()] if package else []
-    if any(path.is_dir() or path.with_suffix(".py").is_file() for path in own):
-        return ""
-    return package
-
-
-def _check_compiler(environment: Environment, declaration: Declaration) -> None:
-    if declaration.model.device == "cpu" and environment.get("cxx_version") is None:
-        named = environment.get("cxx") or os.environ.get("CXX") or "g++"
-        raise ConfigError(
-            f"no C++ compiler: {named} does not run here, and torch needs one on a CPU, "
-            "even on a perfect hit (pytorch #116696); install g++ or set CXX",
-            code="no_compiler",
         )

@@ -7,7 +7,7 @@ each is kept with the checkpoint it concerns. Changes nothing, and computes no d
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +60,27 @@ def scan_registry(root: Path, *, settle_s: float, now_s: float) -> tuple[Found, 
         found.append(_found(checkpoint, located, covering, settle_s=settle_s, now_s=now_s))
     found += _lost_declarations(tree, told, root)
     return tuple(sorted(found, key=lambda one: one.checkpoint.name))
+
+
+def select_named(found: Sequence[Found], names: Sequence[str], registry: Path) -> tuple[Found, ...]:
+    """Return the checkpoints that go by one of ``names`` (names or aliases), in their order.
+
+    Raises:
+        RegistryError: there is none of a name.
+    """
+    known = {
+        name: item.checkpoint.name
+        for item in found
+        for name in (item.checkpoint.name, *item.checkpoint.aliases)
+    }
+    wanted = set()
+    for name in names:
+        if name.rstrip("/") not in known:
+            raise RegistryError(
+                f"{name}: no such checkpoint in {registry}; `prewarm status` lists them"
+            )
+        wanted.add(known[name.rstrip("/")])
+    return tuple(item for item in found if item.checkpoint.name in wanted)
 
 
 def _real_root(root: Path) -> Path:

@@ -1,0 +1,63 @@
+"""A run: one command's work on the state directory, from the lock to the bench.
+
+Owns what every run does before its own work: nothing else works there, what dead runs left is put
+right, and a directory that cannot be written is told before a long build, not after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from prewarm.build.bench import Bench
+from prewarm.build.lock import state_lock
+from prewarm.build.step import Reporter
+from prewarm.build.workspace import Workspace
+from prewarm.config import Settings
+from prewarm.errors import ConfigError, RegistryError
+from prewarm.store.database import DATABASE_NAME, Database
+from prewarm.store.manifest import manifests_directory
+from prewarm.store.timestamp import timestamp
+from prewarm.store.whole_file import make_writable
+
+
+@contextlib.contextmanager
+def open_run(
+    settings: Settings,
+    *,
+    what: str,
+    report: Reporter,
+    stop: threading.Event,
+    now_s: Callable[[], float],
+) -> Iterator[Bench]:
+    """Hold the state directory for ``what`` and yield the bench to work on.
+
+    Raises:
+        LockHeld: another prewarm works on the state directory.
+        NotWritable: it, or the cache_dir, cannot be written.
+    """
+    with state_lock(settings.state_dir, what=what, at=timestamp(now_s())):
+        make_writable(manifests_directory(settings.cache_dir))
+        make_writable(settings.cache_dir / "bundles")
+        workspace = Workspace(settings.state_dir)
+        copy = workspace.open()
+        database = Database(settings.state_dir / DATABASE_NAME)
+        bench = Bench(settings, database, workspace, copy, stop, report, now_s)
+        database.release_dead(bench.at())
+        yield bench
+
+
+def registry_of(settings: Settings) -> Path:
+    """Return the registry to look at.
+
+    Raises:
+        ConfigError: none is named.
+        RegistryError: it is not there.
+    """
+    if settings.registry is None:
+        raise ConfigError("no registry is named; pass --registry DIR or set PREWARM_REGISTRY")
+    if not settings.registry.is_dir():
+        raise RegistryError(f"registry {settings.registry}: no such directory; pass --registry DIR")
+    return settings.registry
