@@ -35,6 +35,11 @@ OnMiss = Literal["cold", "eager", "fail"]
 EAGER_VARIABLES = {"TORCHDYNAMO_DISABLE": "1"}
 
 
+#: What may change a graph without changing torch's key for it: an operator's or a pass's own code
+#: (pytorch #187319). A bundle from before it would answer as the old code did.
+UNGUARDED = frozenset({"source", "architecture", "[model] setup"})
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What a deployment asks for; with a registry its declarations are looked at too."""
@@ -178,6 +183,13 @@ def _choose(
     if caveat is not None:
         return Started(model, chosen, NotWarm(f"{model}: {caveat}"))
     changed = _changed(wanted, chosen)
+    stale = [difference for difference in changed or () if difference.fact in UNGUARDED]
+    if stale:
+        raise NotWarm(
+            f"{model}: {sentences(stale)}; torch's keys do not see into custom operators and "
+            "passes, so its bundle is not used; run `prewarm scan` to build it as it is now",
+            code="source_changed",
+        )
     if changed:
         return Started(
             model,

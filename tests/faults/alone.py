@@ -37,7 +37,7 @@ def main() -> None:
     model = getattr(importlib.import_module(module), name)().eval()
     options = {name: asked[name] for name in ("dynamic", "mode", "fullgraph") if name in asked}
     compiled = torch.compile(model, **options)
-    failed = None
+    failed, wrong = None, 0
     around = eval(asked["around"], {"torch": torch}) if "around" in asked else None
     with torch.inference_mode(), around or contextlib.nullcontext():
         for number, shapes in enumerate(asked["calls"]):
@@ -48,7 +48,8 @@ def main() -> None:
                         torch._dynamo.mark_dynamic(tensor, 0)
             more = {"times": asked["times"][number]} if "times" in asked else {}
             try:
-                compiled(*inputs, **more)
+                answer = compiled(*inputs, **more)
+                wrong += not torch.allclose(answer, model(*inputs, **more), atol=1e-3)
             except Exception as error:
                 failed = type(error).__name__
                 break
@@ -65,6 +66,7 @@ def main() -> None:
         "graphs": counters["stats"]["unique_graphs"],
         "compilers": compilers,
         "failed": failed,
+        "wrong": wrong,
     }
     print(json.dumps(told))
 
