@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "status": "Show every model: warm or not, and why.",
     "hook": "Make a deployment start warm: the pre-start hook.",
     "explain": "Tell whether a model would start warm here, and what differs.",
+    "verify": "Prove what is published once more, here.",
     "drift": "Tell what a deployment compiled by itself, and why.",
     "doctor": "Check whether this machine is able.",
     "completion": "Print the completion script of a shell.",

@@ -15,6 +15,7 @@ Used as ``[model] interpreter = [python, fake_child.py]``. What it does is told 
 - ``order_report``: the same, for the runs that make another call first alone.
 - ``failed``: shape sets that fail in the build.
 - ``tell_places``: a file that gets the proof's HOME, TMPDIR and working directory.
+- ``elsewhere``: a file outside the checkpoint that replaces what is told here, once it is there.
 - ``marks``: a directory; ``NAME.reached`` is written at each point of the work, and the child waits
   there until ``NAME.go`` exists if ``hold`` names that point.
 """
@@ -170,6 +171,8 @@ def main() -> None:
     request = json.loads(sys.stdin.read())
     told = Path(request["checkpoint"]) / "behaviour.json"
     behaviour = json.loads(told.read_text()) if told.is_file() else {}
+    if Path(behaviour.get("elsewhere", "/nowhere")).is_file():
+        behaviour |= json.loads(Path(behaviour["elsewhere"]).read_text())
     if request["kind"] == "probe":
         say("answer", {"torch": "fake", "threads": 1, "device": "cpu"})
         return
