@@ -32,6 +32,12 @@ COSTS: dict[str, str] = {
     "threads": "a full compile: the thread count is part of the generated code's key",
 }
 
+#: What it costs that no C++ compiler runs here: torch asks it for its version at each CPU start.
+NO_COMPILER_COST = "no start on a CPU, which needs a C++ compiler even on a perfect hit"
+
+#: What is said where the compiler's name or its version is not there.
+_COMPILER = {"cxx": "no C++ compiler is", "cxx_version": "the C++ compiler does not run"}
+
 #: What another value of a variable costs; each is a fact of its own name.
 VARIABLE_COST = "a full compile where the variable is part of the key"
 
@@ -82,6 +88,8 @@ class Difference:
             absent, name = "not set", self.fact
         here = absent if self.present is None else shown(self.present)
         built = "without it" if self.recorded is None else f"with {shown(self.recorded)}"
+        if self.fact in _COMPILER and self.present is None:
+            return f"{_COMPILER[self.fact]} here, the bundle was built {built}"
         return f"{name} is {here} {where}, the bundle was built {built}"
 
     def to_dict(self) -> dict[str, str | None]:
@@ -131,7 +139,7 @@ def compare(recorded: Environment, present: Environment) -> tuple[Difference, ..
     known = {*COSTS, *INFORMATIVE, "variables"}
     names = [*COSTS, *sorted((ours.keys() | theirs.keys()) - known)]
     facts = tuple(
-        Difference(name, ours.get(name), theirs.get(name), COSTS.get(name, "a full compile"))
+        Difference(name, ours.get(name), theirs.get(name), _cost(name, theirs.get(name)))
         for name in names
         if ours.get(name) != theirs.get(name)
     )
@@ -143,10 +151,14 @@ def told_and_implied(
 ) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
     """Part the differences that are told from those that only follow from one of them."""
     differences = tuple(differences)
-    names = {found.fact for found in differences}
+    present = {found.fact: found.present for found in differences}
 
     def follows(found: Difference) -> bool:
-        return not names.isdisjoint(_FOLLOWS.get(found.fact, ()))
+        if found.fact == "CXX" and present.get("cxx", "") is None:
+            return False  # it names what is not there
+        if found.fact == "cxx_version" and found.present is None and present.get("cxx", ""):
+            return False  # one that is there and does not run
+        return not present.keys().isdisjoint(_FOLLOWS.get(found.fact, ()))
 
     return (
         tuple(found for found in differences if not follows(found)),
@@ -178,6 +190,12 @@ def _compare_variables(
         for name in sorted(recorded.keys() | present.keys())
         if recorded.get(name) != present.get(name)
     )
+
+
+def _cost(fact: str, present: str | None) -> str:
+    if fact in _COMPILER and present is None:
+        return NO_COMPILER_COST
+    return COSTS.get(fact, "a full compile")
 
 
 def _shown(value: str) -> str:

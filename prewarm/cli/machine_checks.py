@@ -64,16 +64,17 @@ def _torch(present: Environment) -> Finding:
 
 
 def _compiler(present: Environment, environ: Mapping[str, str]) -> Finding:
-    found = present.get("cxx_version") or present.get("cxx")
-    if found is None:
-        wanted = environ.get("CXX", "g++")
-        return Finding(
-            "C++ compiler",
-            "fail",
-            f"{wanted} is not there; a CPU start needs one even on a perfect hit",
-            "apt-get install g++, or set CXX",
-        )
-    return Finding("C++ compiler", "ok", found)
+    found = present.get("cxx_version")
+    if found is not None:
+        return Finding("C++ compiler", "ok", found)
+    wanted = environ.get("CXX", "g++")
+    how = "is not there" if present.get("cxx") is None else "is there but does not run"
+    return Finding(
+        "C++ compiler",
+        "fail",
+        f"{wanted} {how}; a CPU start needs one even on a perfect hit",
+        "apt-get install g++, or set CXX",
+    )
 
 
 def _gpu(present: Environment) -> list[Finding]:

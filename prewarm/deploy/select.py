@@ -137,10 +137,12 @@ def _differs(model: str, nearest: Nearest) -> str:
 
 
 def _sentence(difference: Difference, device: str | None) -> str:
-    if difference.fact == "cxx" and difference.present is None:
+    if difference.fact in ("cxx", "cxx_version") and difference.present is None:
         when = "a CPU start" if device == "cpu" else "the start"
-        return (
-            f"no C++ compiler is here (built with {difference.recorded}), and {when} needs one "
-            f"even on a perfect hit; install {difference.recorded} or set CXX"
-        )
+        needs = f"and {when} needs one even on a perfect hit"
+        if difference.fact == "cxx":
+            found = f"no C++ compiler is here (built with {difference.recorded}), {needs}"
+            return f"{found}; install {difference.recorded} or set CXX"
+        found = f"the C++ compiler does not run here (built with {difference.recorded}), {needs}"
+        return f"{found}; mend it or set CXX"
     return f"{difference.sentence()} (cost: {difference.cost})"

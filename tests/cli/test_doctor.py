@@ -54,6 +54,7 @@ def test_a_healthy_machine_is_ok(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"torch": "2.8.1"}, "torch", "fail", "too old"),
         ({"torch": "2.15.0"}, "torch", "warn", "newer than"),
         ({"cxx": None, "cxx_version": None}, "C++ compiler", "fail", "even on a perfect hit"),
+        ({"cxx_version": None}, "C++ compiler", "fail", "is there but does not run"),
         ({"triton": None}, "triton", "fail", "not found"),
         ({"cuda": None}, "GPU", "warn", "built without CUDA"),
         ({"torch": "2.11.0"}, "upstream", "warn", "#172819"),

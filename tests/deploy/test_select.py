@@ -124,6 +124,23 @@ def test_a_missing_compiler_is_told_as_what_it_is() -> None:
     assert "even on a perfect hit; install g++" in line
 
 
+def test_a_compiler_that_does_not_run_is_told_as_what_it_is() -> None:
+    line = told({"cxx_version": None})
+    assert "the C++ compiler does not run here (built with g++ 12)" in line
+    assert "even on a perfect hit; mend it or set CXX" in line
+
+    line = told({"cxx": "wrapper", "cxx_version": None, "variables": '{"CXX": "wrapper"}'})
+    assert "cxx is wrapper here" in line
+    assert "the C++ compiler does not run here" in line
+
+
+def test_a_compiler_that_is_named_and_not_there_is_told_by_its_name() -> None:
+    line = told({"cxx": None, "cxx_version": None, "variables": '{"CXX": "clang-99"}'})
+
+    assert "no C++ compiler is here" in line
+    assert "CXX is 'clang-99' here" in line
+
+
 def test_variables_that_the_env_file_sets_are_no_difference() -> None:
     entry = published(variables={"TORCHINDUCTOR_X": "1"})
     here = Environment.from_facts(FACTS | {"variables": '{"TORCHINDUCTOR_X": "1"}'})
