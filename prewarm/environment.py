@@ -26,6 +26,7 @@ COSTS: dict[str, str] = {
     "machine": "refused: other machine code",
     "cpu_isa": "a full compile of the C++ kernels",
     "python_abi": "the C++ kernels are compiled again",
+    "python": "the C++ kernels are compiled again: another Python lies at another path",
     "build_paths": "the C++ kernels are compiled again: Python or torch lies at another path",
     "cxx": "the C++ kernels are compiled again",
     "cxx_version": "the C++ kernels are compiled again",
@@ -41,7 +42,8 @@ _COMPILER = {"cxx": "no C++ compiler is", "cxx_version": "the C++ compiler does 
 #: What another value of a variable costs; each is a fact of its own name.
 VARIABLE_COST = "a full compile where the variable is part of the key"
 
-#: Facts that are recorded for people and change no hit.
+#: Facts that are recorded for people and change no hit by themselves. Another version of Python is
+#: told where it is why the paths differ.
 INFORMATIVE = ("python", "driver")
 
 #: Facts that only follow from another one that differs, so that one change is told once. What
@@ -53,13 +55,14 @@ _FOLLOWS: dict[str, tuple[str, ...]] = {
     "cxx_version": ("cxx", "machine"),
     "CXX": ("cxx",),
     "python_abi": ("machine",),
+    "python": ("machine",),
     # Another Python brings packages of its own, and each of them lies at another path.
     "torch": ("python_abi",),
     "torch_git": ("torch", "python_abi"),
     "cuda": ("torch", "python_abi"),
     "triton": ("torch", "python_abi"),
     "library": ("python_abi",),
-    "build_paths": ("torch", "python_abi", "machine"),
+    "build_paths": ("torch", "python_abi", "python", "machine"),
 }
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -143,6 +146,8 @@ def compare(recorded: Environment, present: Environment) -> tuple[Difference, ..
         for name in names
         if ours.get(name) != theirs.get(name)
     )
+    if not _other_paths(ours, theirs):
+        facts = tuple(found for found in facts if found.fact not in INFORMATIVE)
     return facts + _compare_variables(variables_of(recorded), variables_of(present))
 
 
@@ -180,6 +185,13 @@ def with_variables(environment: Environment, keep: Callable[[str], bool]) -> Env
         return environment
     text = json.dumps(kept, sort_keys=True)
     return Environment.from_facts(environment.to_dict() | {"variables": text})
+
+
+def _other_paths(recorded: Mapping[str, str | None], present: Mapping[str, str | None]) -> bool:
+    """Tell whether both have torch, under Pythons of one ABI that lie at different paths."""
+    paths = (recorded.get("build_paths"), present.get("build_paths"))
+    same = recorded.get("python_abi") == present.get("python_abi")
+    return same and None not in paths and paths[0] != paths[1]
 
 
 def _compare_variables(

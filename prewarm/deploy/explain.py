@@ -182,7 +182,7 @@ def judge(model: str, looked: Looked, *, warnings: tuple[str, ...] = ()) -> Expl
         differences=told,
         implied=implied,
         warnings=(*warnings, *looked.warnings, *notes),
-        equal=_compared(looked) - len(differences),
+        equal=_compared(looked) - sum(found.fact not in INFORMATIVE for found in differences),
         proved_at=entry.proof.get("proved_at"),
         environment=entry.environment,
     )

@@ -60,6 +60,9 @@ def test_what_is_equal_starts_warm(publish: Publisher, told: Explain) -> None:
         ({"machine": "riscv", "cpu_isa": "v", "python_abi": "z"}, "machine",
          ["cpu_isa", "python_abi"]),
         ({"build_paths": "y"}, "build_paths", []),
+        ({"build_paths": "y", "python": "cpython 3.9.9"}, "python", ["build_paths"]),
+        ({"build_paths": "y", "python": "cpython 3.9.9", "python_abi": "a"}, "python_abi",
+         ["build_paths"]),
         ({"variables": '{"TORCHINDUCTOR_X": "1"}'}, "TORCHINDUCTOR_X", []),
     ],
 )  # fmt: skip
@@ -74,6 +77,14 @@ def test_one_change_is_one_fact_and_what_follows_from_it_is_apart(
     assert (found.warm, facts(found), found.code) == (False, [named], "environment_differs")
     assert [one.fact for one in found.implied] == implied
     assert named.replace("_", " ").split()[0] in found.sentence()
+
+
+def test_another_patch_version_of_python_at_the_same_path_is_no_difference(
+    publish: Publisher, told: Explain
+) -> None:
+    publish(facts={"python": "cpython 3.9.9"})
+
+    assert told().warm
 
 
 def test_a_fatal_variable_is_told_once(publish: Publisher, told: Explain, monkeypatch: Any) -> None:
