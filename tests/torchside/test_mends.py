@@ -1,0 +1,146 @@
+"""The shim's mends: only where the release needs them, and never in the way of a start."""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prewarm.torchside import upstream_mends
+from prewarm.torchside.deployment import read_deployment
+
+
+class Config:
+    """A configuration as Triton's are: values, and how it was found."""
+
+    def __init__(self, warps: int) -> None:
+        self.warps = warps
+
+
+class Result:
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+
+def heuristics(kept: Config | None, *, mended: bool = False) -> Any:
+    """Return a module as torch 2.11's ``triton_heuristics`` is, as far as the mend reaches."""
+    module: Any = types.ModuleType("triton_heuristics")
+
+    class CachingAutotuner:
+        filename, inductor_meta, autotune_cache_info = "kernel.py", {}, None
+        fn = types.SimpleNamespace(fn=None)
+
+        def __init__(self, *configs: Config) -> None:
+            self.compile_results = [Result(config) for config in configs]
+            self.upstream, self.compiled = 0, 0
+
+        def _precompile_config(self, config: Config) -> Result:
+            self.compiled += 1
+            return Result(config)
+
+    def recheck_2_11(self: Any, reload_kernel_from_src: Any) -> None:
+        self.upstream += 1
+
+    def recheck_2_13(self: Any, reload_kernel_from_src: Any) -> None:
+        getattr(self, "found_by_coordesc", False)
+
+    recheck = recheck_2_13 if mended else recheck_2_11
+    CachingAutotuner.recheck_autotune_cache = recheck  # type: ignore[attr-defined]
+    module.CachingAutotuner = CachingAutotuner
+    module.check_autotune_cache = lambda configs, name, meta: (
+        [kept] if kept else configs,
+        None,
+        {"state": "hit" if kept else "miss"},
+    )
+    module.triton_config_to_hashable = lambda config: config.warps
+    return module
+
+
+def tuned(warps: int) -> Config:
+    config = Config(warps)
+    config.found_by_coordesc = True  # type: ignore[attr-defined]
+    return config
+
+
+def recheck(module: Any, *configs: Config) -> Any:
+    autotuner = module.CachingAutotuner(*configs)
+    autotuner.recheck_autotune_cache(lambda: types.SimpleNamespace(fn="loaded"))
+    return autotuner
+
+
+@pytest.mark.parametrize("candidates", [1, 2])
+def test_a_saved_kernel_remembers_that_it_was_tuned(candidates: int) -> None:
+    module = heuristics(tuned(4))
+    assert upstream_mends.keep_tuned_configs(module)
+    found = recheck(module, *(Config(warps) for warps in (4, 8)[:candidates]))
+    assert [result.config.warps for result in found.compile_results] == [4]
+    assert found.compile_results[0].config.found_by_coordesc
+    assert (found.upstream, found.compiled) == (0, 0)
+
+
+def test_a_configuration_that_was_not_saved_is_the_only_one_compiled() -> None:
+    module = heuristics(tuned(16))
+    assert upstream_mends.keep_tuned_configs(module)
+    found = recheck(module, Config(4))
+    assert [result.config.warps for result in found.compile_results] == [16]
+    assert found.compiled == 1
+
+
+@pytest.mark.parametrize("kept", [None, Config(4)])
+def test_without_a_tuned_configuration_torch_goes_its_own_way(kept: Config | None) -> None:
+    module = heuristics(kept)
+    assert upstream_mends.keep_tuned_configs(module)
+    assert recheck(module, Config(4)).upstream == 1
+
+
+def test_a_release_that_is_mended_or_unlike_is_left_alone() -> None:
+    mended = heuristics(tuned(4), mended=True)
+    before = mended.CachingAutotuner.recheck_autotune_cache
+    assert not upstream_mends.keep_tuned_configs(mended)
+    assert mended.CachingAutotuner.recheck_autotune_cache is before
+    assert not upstream_mends.keep_tuned_configs(types.ModuleType("triton_heuristics"))
+
+
+def test_the_installed_torch_does_not_need_it() -> None:
+    pytest.importorskip("torch")
+    from torch._inductor.runtime import triton_heuristics
+
+    before = triton_heuristics.CachingAutotuner.recheck_autotune_cache
+    assert not upstream_mends.keep_tuned_configs(triton_heuristics)
+    assert triton_heuristics.CachingAutotuner.recheck_autotune_cache is before
+
+
+def test_a_limit_is_raised_and_never_lowered() -> None:
+    config: Any = types.ModuleType("config")
+    config.recompile_limit, config.accumulated_recompile_limit = 8, 256
+    assert upstream_mends.raise_recompile_limit(config, 10)
+    assert (config.recompile_limit, config.accumulated_recompile_limit) == (10, 256)
+    assert not upstream_mends.raise_recompile_limit(config, 4)
+    assert config.recompile_limit == 10
+    assert upstream_mends.raise_recompile_limit(config, 300)
+    assert (config.recompile_limit, config.accumulated_recompile_limit) == (300, 300)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"format": 2}', '{"format": 1}', '{"format": 1, "caches": 3}', "\x00"]
+)
+def test_an_env_json_of_no_use_is_told_and_starts_as_without(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (tmp_path / "env.json").write_text(text)
+    assert read_deployment(str(tmp_path)) is None
+    assert str(tmp_path / "env.json") in capsys.readouterr().err
+
+
+def test_the_variables_of_a_directory_are_set_where_they_are_not(tmp_path: Path) -> None:
+    (tmp_path / "env.json").write_text(
+        '{"format": 1, "caches": {"TRITON_CACHE_DIR": "tree/triton"}, "variables": {"A": "1"},'
+        ' "entries": [{"compile": {"recompile_limit": null}}, {"compile": {"recompile_limit": 9}}]}'
+    )
+    found = read_deployment(str(tmp_path))
+    assert found is not None and found.recompile_limit == 9
+    environ = {"A": "kept"}
+    found.set_variables(environ)
+    assert environ == {"A": "kept", "TRITON_CACHE_DIR": str(tmp_path / "tree" / "triton")}
