@@ -33,7 +33,8 @@ from prewarm.deploy.listing import (
     write_listing,
     written,
 )
-from prewarm.errors import NoSpace, NotWarm, NotWritable, StoreCorrupt
+from prewarm.deploy.usable import require_usable
+from prewarm.errors import NoSpace, NotWarm, StoreCorrupt
 from prewarm.store.torchside_copy import copy_torchside, torchside_digest
 from prewarm.store.whole_file import make_directory, write_errors
 
@@ -82,7 +83,7 @@ def prepare(into: Path, bundles: Sequence[BundleFile]) -> Prepared:
     torchside = torchside_digest()
     listing = read_listing(tree)
     if listing is not None and listing.torchside == torchside and _looks_right(tree, listing):
-        _require_usable(tree)
+        require_usable(tree, CACHES, listing.files)
         return Prepared(tree, filled=False, put_back=0)
     make_directory(into)
     with _lock(into), write_errors(tree):
@@ -116,7 +117,7 @@ def _fill(into: Path, tree: Path, bundles: Sequence[BundleFile], torchside: str)
         files = _unpack_all(filling, bundles)
         write_listing(filling, Listing(tuple(b.sha256 for b in bundles), torchside, files))
         filling.rename(tree)
-    _require_usable(tree)
+    require_usable(tree, CACHES, files)
 
 
 def _repair(
@@ -152,7 +153,7 @@ def _repair(
             known = {name: known[name] for name in fresh}
     _make_caches(tree)
     write_listing(tree, Listing(tuple(b.sha256 for b in bundles), torchside, known))
-    _require_usable(tree)
+    require_usable(tree, CACHES, known)
     return len(wrong)
 
 
@@ -249,21 +250,6 @@ def _require_room(into: Path, bundles: Sequence[BundleFile]) -> None:
         raise NoSpace(
             f"{into}: {needed:,} bytes are needed and {free:,} are free; "
             "free some space there or choose another directory with --into"
-        )
-
-
-def _require_usable(tree: Path) -> None:
-    """Pass if this user can write where torch locks, and code can be loaded from there."""
-    for name in CACHES:
-        if not os.access(tree / name, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
-            raise NotWritable(
-                f"{tree / name}: cannot be written as user {os.geteuid()}, and torch writes locks "
-                "there even on a hit; run the hook as the deployment's user or choose --into"
-            )
-    if os.statvfs(tree).f_flag & os.ST_NOEXEC:
-        raise NotWritable(
-            f"{tree} lies on a file system that is mounted noexec, so compiled code cannot be "
-            "loaded from it; choose another directory with --into"
         )
 
 

@@ -126,7 +126,7 @@ def test_it_is_told_before_a_server_starts(
     code, out, _ = told("explain", "m1", "--json")
     assert code == 1
     [compiler] = [one for one in json.loads(out)["differences"] if one["fact"].startswith("cxx_v")
-                  or one["fact"] == "cxx" and one["present"] is None]  # fmt: skip
+                  or (one["fact"] == "cxx" and one["present"] is None)]  # fmt: skip
     assert "needs a C++ compiler even on a perfect hit" in compiler["cost"]
 
     code, out, _ = told("doctor", "--json")
