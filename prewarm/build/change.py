@@ -19,6 +19,7 @@ def what_changed(entry: Entry, job: Job) -> str | None:
         return "the checkpoint's content changed since it was proven"
     if entry.architecture != job.architecture:
         return "the model's source or architecture changed since it was proven"
-    if entry.build_key != job.key(own_graph=entry.own_graph):
+    # The entry may be that of another environment, which is then no change.
+    if entry.build_key != job.key(own_graph=entry.own_graph, environment_id=entry.environment_id):
         return "the declaration changed since it was proven"
     return None

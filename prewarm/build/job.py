@@ -40,11 +40,14 @@ class Job:
                 return file.name
         return None
 
-    def key(self, *, own_graph: bool) -> str:
-        """Return the build key; with ``own_graph`` the one that holds for this checkpoint alone."""
+    def key(self, *, own_graph: bool, environment_id: str | None = None) -> str:
+        """Return the build key, maybe of another environment.
+
+        With ``own_graph`` it is the one that holds for this checkpoint alone.
+        """
         return build_key(
             architecture=self.architecture,
-            environment_id=self.environment.id,
+            environment_id=environment_id or self.environment.id,
             declared=self.declaration.key_facts(),
             own_graph_of=self.digest if own_graph else None,
         )

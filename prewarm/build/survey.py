@@ -26,7 +26,7 @@ from prewarm.registry.content import content_digest
 from prewarm.registry.declaration import Declaration
 from prewarm.registry.scan import Found
 from prewarm.store.entries import Entry
-from prewarm.store.status import Status, allowed
+from prewarm.store.status import PUBLISHED, Status, allowed
 
 #: The environment of entries whose declaration cannot be read, so that no interpreter is known.
 NO_ENVIRONMENT = ""
@@ -131,6 +131,7 @@ class Surveyor:
             digest=digest,
             architecture=architecture,
         )
+        self._tell_other_environments(job)
         changed = what_changed(entry, job)
         if changed is None and (fault := fault_of(self._bench, entry)) is not None:
             sha256 = entry.bundle_sha256 or ""
@@ -144,6 +145,24 @@ class Surveyor:
         if entry.status is not Status.QUEUED:
             entry = database.move(entry.id, Status.QUEUED, at=at)
         return entry, job
+
+    def _tell_other_environments(self, job: Job) -> None:
+        """Take what changed out of the manifest also where another interpreter would build it.
+
+        What did not change stays published: each interpreter starts from its own entry.
+        """
+        for entry in self._bench.database.entries_of(job.model):
+            if entry.id == job.entry_id or entry.status not in PUBLISHED:
+                continue
+            changed = what_changed(entry, job)
+            if changed is not None:
+                self._bench.database.move(
+                    entry.id,
+                    Status.STALE,
+                    at=self._bench.at(),
+                    reason=f"{changed}; a scan with this environment's interpreter builds it anew",
+                    code="stale",
+                )
 
     def _failed_before(self, entry: Entry, job: Job) -> bool:
         """Tell whether this run tried it already.

@@ -78,6 +78,11 @@ class Entries(Connection):
         rows = self.query("SELECT * FROM entries ORDER BY model, environment_id")
         return tuple(_entry(row) for row in rows)
 
+    def entries_of(self, model: str) -> tuple[Entry, ...]:
+        """Return the entries of a checkpoint in all environments."""
+        rows = self.query("SELECT * FROM entries WHERE model = :model", {"model": model})
+        return tuple(_entry(row) for row in rows)
+
     def entries_on(self, sha256: str) -> tuple[Entry, ...]:
         """Return the entries that stand on a bundle, or stood on it when they were last proven."""
         rows = self.query(
