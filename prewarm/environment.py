@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import permutations
 
 #: Facts that decide a hit, in the order in which they are told, each with what a difference costs.
 COSTS: dict[str, str] = {
@@ -171,6 +172,20 @@ def told_and_implied(
     )
 
 
+def told_apart(environments: Mapping[str, Environment]) -> dict[str, dict[str, str | None]]:
+    """Return for each of several environments the facts that tell it from the others."""
+    apart: dict[str, dict[str, str | None]] = {name: {} for name in environments}
+    for one, other in permutations(environments, 2):
+        told, _ = told_and_implied(compare(environments[other], environments[one]))
+        apart[one] |= {found.fact: found.present for found in told}
+    return apart
+
+
+def short_of(apart: Mapping[str, str | None]) -> str:
+    """Say in a few words what tells an environment from others, such as ``python 3.11.2``."""
+    return ", ".join(_short(fact, value) for fact, value in apart.items())
+
+
 def variables_of(environment: Environment) -> dict[str, str]:
     """Return the variables of an environment that change what is compiled."""
     found: dict[str, str] = json.loads(environment.get("variables") or "{}")
@@ -208,6 +223,17 @@ def _cost(fact: str, present: str | None) -> str:
     if fact in _COMPILER and present is None:
         return NO_COMPILER_COST
     return COSTS.get(fact, "a full compile")
+
+
+def _short(fact: str, value: str | None) -> str:
+    name = fact.replace("_", " ")
+    if value is None:
+        return f"no {name}"
+    if fact in ("device", "library"):
+        return value
+    if _VARIABLE.fullmatch(fact):
+        return f"{fact}={value}"
+    return f"{name} {value.removeprefix('cpython ')}"
 
 
 def _shown(value: str) -> str:

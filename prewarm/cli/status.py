@@ -17,13 +17,20 @@ import click
 
 from prewarm.cli.columns import Cell, aligned
 from prewarm.cli.options import example, json_option, settings_flags
-from prewarm.cli.status_fields import quarantine_fields, speed, status_fields
+from prewarm.cli.status_fields import (
+    differences,
+    quarantine_fields,
+    speed,
+    status_fields,
+    with_several_environments,
+)
 from prewarm.config import load_settings
+from prewarm.environment import short_of
 from prewarm.errors import RegistryError
 from prewarm.store.quarantine import Quarantine, read_quarantine
 from prewarm.store.status import Status
 from prewarm.store.timestamp import epoch_seconds
-from prewarm.store.view import StatusRow, read_status
+from prewarm.store.view import StatusRow, read_environments, read_status
 
 COLOURS = {
     "warm": "green",
@@ -36,6 +43,9 @@ COLOURS = {
 
 #: How much of a build's log `--log` shows.
 LOG_LINES = 40
+
+#: What tells an environment from the model's others is cut here; ``--json`` has the whole.
+_WIDEST = 48
 
 _TITLES = ("model", "status", "cold", "warm", "speed", "size", "age", "reason")
 _RIGHT = frozenset({"cold", "warm", "size", "age"})
@@ -55,7 +65,7 @@ def command(
     """
     settings = load_settings(flags, os.environ)
     rows = _wanted([row for row in read_status(settings.state_dir) if _matters(row)], models)
-    entries = [status_fields(row) for row in rows]
+    entries = _entries(rows, settings.state_dir)
     quarantine = read_quarantine(settings.state_dir)
     if as_json:
         told = {"entries": entries, "quarantine": quarantine_fields(quarantine)}
@@ -65,13 +75,32 @@ def command(
         click.echo("nothing is known yet; run `prewarm scan`")
         return
     now_s = time.time()
-    rows_told = [_cells(entry, now_s) for entry in entries]
-    click.echo("\n".join(aligned(_TITLES, rows_told, right=_RIGHT)))
+    click.echo("\n".join(_table(entries, now_s)))
     if quarantine.bundles:
         click.echo(_footer(quarantine))
     if with_log:
         for entry in entries:
             click.echo(_log(entry))
+
+
+def _table(entries: Sequence[Mapping[str, Any]], now_s: float) -> list[str]:
+    rows = [_cells(entry, now_s) for entry in entries]
+    if not any(entry["differs_in"] for entry in entries):
+        return aligned(_TITLES, rows, right=_RIGHT)
+    apart = [Cell(_cut(short_of(entry["differs_in"]))) for entry in entries]
+    rows = [(row[0], cell, *row[1:]) for row, cell in zip(rows, apart, strict=True)]
+    return aligned((_TITLES[0], "environment", *_TITLES[1:]), rows, right=_RIGHT)
+
+
+def _entries(rows: Sequence[StatusRow], state_dir: Path) -> list[dict[str, Any]]:
+    several = with_several_environments(row for row in rows if row.environment_id)
+    # Nearly always a model has one environment, and then its facts are not asked for.
+    apart = differences(several, read_environments(state_dir)) if several else {}
+    return [status_fields(row, apart.get((row.model, row.environment_id), {})) for row in rows]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
 
 
 def _matters(row: StatusRow) -> bool:

@@ -2,6 +2,7 @@
 
 Owns what the sums mean: cold and warm seconds are added over the declared calls, and so are eager
 and compiled milliseconds, since a deployment makes every call. A sum that lacks a figure is null.
+And what tells the environments of one model apart.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from prewarm.environment import Environment, told_apart
 from prewarm.store.quarantine import Quarantine
 from prewarm.store.view import StatusRow
 
@@ -16,7 +18,7 @@ from prewarm.store.view import StatusRow
 NO_FASTER_BELOW = 1.05
 
 
-def status_fields(row: StatusRow) -> dict[str, Any]:
+def status_fields(row: StatusRow, differs_in: Mapping[str, str | None]) -> dict[str, Any]:
     """Return one entry of ``status --json``."""
     record: Mapping[str, Any] = row.record or {}
     calls = [call for shape_set in record.get("shape_sets", ()) for call in shape_set["calls"]]
@@ -26,6 +28,7 @@ def status_fields(row: StatusRow) -> dict[str, Any]:
         "model": row.model,
         "aliases": list(row.aliases),
         "environment": row.environment_id,
+        "differs_in": dict(differs_in),
         "status": row.status,
         "reason": row.reason,
         "code": row.code,
@@ -46,6 +49,29 @@ def status_fields(row: StatusRow) -> dict[str, Any]:
         "next_try_at": row.next_try_at,
         "log": row.log,
         "updated_at": row.updated_at,
+    }
+
+
+def with_several_environments(rows: Iterable[StatusRow]) -> dict[str, tuple[str, ...]]:
+    """Return the environments of each model that was built in more than one."""
+    found: dict[str, tuple[str, ...]] = {}
+    for row in rows:
+        found[row.model] = (*found.get(row.model, ()), row.environment_id)
+    return {model: ids for model, ids in found.items() if len(ids) > 1}
+
+
+def differences(
+    several: Mapping[str, tuple[str, ...]], facts: Mapping[str, Mapping[str, str | None]]
+) -> dict[tuple[str, str], dict[str, str | None]]:
+    """Return by model and environment what tells it from the model's others, as far as is known."""
+    known = {name: Environment.from_facts(found) for name, found in facts.items()}
+    # The models of a registry have mostly the same environments.
+    apart = {
+        ids: told_apart({name: known[name] for name in ids if name in known})
+        for ids in set(several.values())
+    }
+    return {
+        (model, name): apart[ids].get(name, {}) for model, ids in several.items() for name in ids
     }
 
 

@@ -1,8 +1,8 @@
 """The quick look at the database for ``status`` and ``explain``: read-only, by plain sqlite3.
 
-Owns one read of entries and aliases, and one of known digests. Imports nothing that takes long (no
-sqlite-utils), writes nothing, migrates nothing, and works for a user who may not write the state
-directory.
+Owns one read of entries and aliases, one of environments, and one of known digests. Imports nothing
+that takes long (no sqlite-utils), writes nothing, migrates nothing, and works for a user who may
+not write the state directory.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ FROM entries LEFT JOIN checkpoints ON checkpoints.name = entries.model
 ORDER BY entries.model, entries.environment_id
 """
 
+_ENVIRONMENTS_SQL = "SELECT id, facts FROM environments"
 
 _DIGESTS_SQL = """
 SELECT path, size_bytes, mtime_ns, ctime_ns, inode, digest FROM files
@@ -73,6 +74,15 @@ def read_status(state_dir: Path) -> tuple[StatusRow, ...]:
         LockHeld: a writer kept it locked.
     """
     return tuple(_row(row) for row in _rows(state_dir, _SQL))
+
+
+def read_environments(state_dir: Path) -> dict[str, dict[str, str | None]]:
+    """Return the facts of every environment seen, by its id.
+
+    Raises:
+        PrewarmError: as ``read_status``.
+    """
+    return {row[0]: json.loads(row[1]) for row in _rows(state_dir, _ENVIRONMENTS_SQL)}
 
 
 def read_digests(state_dir: Path, paths: Iterable[Path]) -> dict[tuple[str | int, ...], str]:

@@ -114,9 +114,10 @@ def test_json_has_stable_fields(filled: Database, prewarm: Prewarm, state_dir: P
 
     entries = {entry["model"]: entry for entry in json.loads(out)["entries"]}
     assert set(entries["queued"]) == set(entries["minilm/v1"]) == {
-        "model", "aliases", "environment", "status", "reason", "code", "requires", "plain",
-        "covers", "cold_s", "warm_s", "eager_ms", "compiled_ms", "speedup", "bundle", "compile",
-        "shape_sets", "proof", "build_key", "attempts", "next_try_at", "log", "updated_at",
+        "model", "aliases", "environment", "differs_in", "status", "reason", "code", "requires",
+        "plain", "covers", "cold_s", "warm_s", "eager_ms", "compiled_ms", "speedup", "bundle",
+        "compile", "shape_sets", "proof", "build_key", "attempts", "next_try_at", "log",
+        "updated_at",
     }  # fmt: skip
     warm = entries["minilm/v1"]
     assert warm["aliases"] == ["minilm/latest"]
@@ -127,6 +128,39 @@ def test_json_has_stable_fields(filled: Database, prewarm: Prewarm, state_dir: P
     assert entries["slow"]["plain"] is False
     assert entries["slow"]["cold_s"] is None
     assert entries["queued"]["requires"] is None
+
+
+def test_the_environments_of_one_model_are_told_apart(
+    database: Database, prewarm: Prewarm, state_dir: Path
+) -> None:
+    for name, facts in {
+        "e1": {"python": "cpython 3.11.7", "python_abi": "a", "build_paths": "p", "torch": "2.13"},
+        "e2": {"python": "cpython 3.11.2", "python_abi": "a", "build_paths": "q", "torch": "2.13"},
+        "e3": {"python": "cpython 3.11.7", "python_abi": "a", "build_paths": "r", "torch": "2.14",
+               "variables": '{"CXX": "clang++"}'},
+    }.items():  # fmt: skip
+        database.put_environment(name, facts=facts, probe={}, fingerprint=name, at=AT)
+    put = database.put_entry
+    for model, environment in (("a", "e1"), ("a", "e2"), ("b", "e1"), ("c", "e2"), ("c", "e3")):
+        put(model, environment, at=AT, status=Status.WARM, record=record())
+    put("c", "unknown", at=AT, status=Status.FAILED, reason="no C++ compiler", code="no_compiler")
+
+    _, out, _ = prewarm("status", "--state-dir", state_dir)
+    _, told, _ = prewarm("status", "--state-dir", state_dir, "--json")
+
+    title, *lines = out.splitlines()
+    assert title.split()[:3] == ["model", "environment", "status"]
+    assert [line.split("warm")[0].split("failed")[0].split() for line in lines] == [
+        ["a", "python", "3.11.7"],
+        ["a", "python", "3.11.2"],
+        ["b"],
+        ["c", "torch", "2.13,", "python", "3.11.2,", "no", "CXX"],
+        ["c", "torch", "2.14,", "python", "3.11.7,", "CXX=clang++"],
+        ["c"],
+    ]
+    assert [entry["differs_in"] for entry in json.loads(told)["entries"]][:3] == [
+        {"python": "cpython 3.11.7"}, {"python": "cpython 3.11.2"}, {},
+    ]  # fmt: skip
 
 
 def test_models_are_chosen_by_name_or_alias(
