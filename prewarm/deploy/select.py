@@ -132,7 +132,8 @@ def sentences(differences: Sequence[Difference], device: str | None = None) -> s
 def _differs(model: str, nearest: Nearest) -> str:
     told = sentences(nearest.differences, nearest.published.environment.get("device"))
     if nearest.others:
-        told += f"; {nearest.others} more published environments differ in more facts"
+        more = "environment differs" if nearest.others == 1 else "environments differ"
+        told += f"; {nearest.others} more published {more} in more facts"
     return f"{model}: {told}"
 
 

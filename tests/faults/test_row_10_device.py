@@ -121,7 +121,7 @@ def test_each_machine_takes_what_was_built_for_it(
     code, _, told = on("hook", H200 | {"sm_count": "78"}, "--on-miss", "fail")
     assert code == 4
     assert "sm count is 78 here, the bundle was built with " in told
-    assert "1 more published environments" in told
+    assert "1 more published environment differs in more facts" in told
     fault_row(
         row=10,
         case="two environments are published, and the machine is a third",
