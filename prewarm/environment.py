@@ -25,7 +25,7 @@ COSTS: dict[str, str] = {
     "cuda": "a full compile",
     "library": "may trace other graphs: a full compile of those",
     "machine": "refused: other machine code",
-    "cpu_isa": "a full compile of the C++ kernels",
+    "cpu_isa": "refused: graphs that hit get kernels of other vectors, and fail or answer wrongly",
     "python_abi": "the C++ kernels are compiled again",
     "python": "the C++ kernels are compiled again: another Python lies at another path",
     "build_paths": "the C++ kernels are compiled again: Python or torch lies at another path",

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from prewarm.environment import Difference
+from prewarm.environment import COSTS, Difference
 
 #: Each fact with what a difference costs.
 _COSTS = {
     "num_threads": "a full compile: the thread count is part of the generated code's key",
-    "vec_isa": "a full compile of the C++ kernels",
+    "vec_isa": COSTS["cpu_isa"],
     "triton_version": "a full compile",
     "torch_source": "a full compile: torch's own source is part of every key",
     "system": "tuned again: choices are kept by device and Triton",

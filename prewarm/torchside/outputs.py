@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from .surroundings import tensors_of
 
@@ -33,10 +34,36 @@ def fresh(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
+class Precision(TorchDispatchMode):  # type: ignore[misc]  # torch is not followed
+    """Notes the coarsest tolerance of all that is computed under it.
+
+    A float32 output may come from products in bfloat16 (autocast around the call or inside
+    ``forward``, weights of a half type): then it agrees to 8 bits, not to 23.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tolerance = 0.0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        output = func(*args, **(kwargs or {}))
+        for tensor in tensors_of(output):
+            self.tolerance = max(self.tolerance, TOLERANCE.get(tensor.dtype, 0.0))
+        return output
+
+
 def compare(
-    compiled: list[torch.Tensor], eager: list[torch.Tensor], again: list[torch.Tensor]
+    compiled: list[torch.Tensor],
+    eager: list[torch.Tensor],
+    again: list[torch.Tensor],
+    *,
+    coarsest: float = 0.0,
 ) -> dict[str, Any]:
     """Compare a compiled output with eager's; ``again`` is eager under another seed.
+
+    ``coarsest`` is the tolerance of the coarsest dtype that eager computed with on the way.
 
     Returns ``{"state", "worst", "tolerance"}``; state is ``agree``, ``differ``, or ``random`` when
     eager does not agree with itself under two seeds (dropout, random buffers), so that nothing can
@@ -52,21 +79,24 @@ def compare(
     worst, tolerance = 0.0, 0.0
     random = False
     for left, right, other in zip(compiled, eager, again, strict=True):
-        if _distance(other, right) > _tolerance(right):
+        if _distance(other, right) > _tolerance(right, coarsest):
             random = True
             continue
         distance = _distance(left, right)
         if distance >= worst:
-            worst, tolerance = distance, _tolerance(right)
-        if distance > _tolerance(right):
-            return {"state": "differ", "worst": distance, "tolerance": _tolerance(right)}
+            worst, tolerance = distance, _tolerance(right, coarsest)
+        if distance > _tolerance(right, coarsest):
+            return {"state": "differ", "worst": distance, "tolerance": _tolerance(right, coarsest)}
     return {"state": "random" if random else "agree", "worst": worst, "tolerance": tolerance}
 
 
-def _tolerance(tensor: torch.Tensor) -> float:
+def _tolerance(tensor: torch.Tensor, coarsest: float) -> float:
+    own = TOLERANCE.get(tensor.dtype, 0.0)
+    if own == 0.0:  # whole numbers
+        return own
     if tensor.dtype is torch.float32 and torch.backends.cuda.matmul.allow_tf32:
-        return TOLERANCE_TF32
-    return TOLERANCE.get(tensor.dtype, 0.0)
+        own = TOLERANCE_TF32
+    return max(own, coarsest)
 
 
 def _distance(left: torch.Tensor, right: torch.Tensor) -> float:

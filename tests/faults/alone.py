@@ -22,7 +22,7 @@ def _heard(event: str, args: tuple) -> None:
     global compilers
     if event == "subprocess.Popen":
         argv = args[1].split() if isinstance(args[1], str) else [str(word) for word in args[1]]
-        compiles = any(word in ("-o", "-c") for word in argv)
+        compiles = "-o" in argv and "-E" not in argv
         compilers += compiles and os.path.basename(argv[0]) in ("g++", "c++", "gcc", "clang++")
 
 

@@ -45,3 +45,18 @@ def test_random_outputs_are_told_apart() -> None:
 
 def test_empty_tensors_agree() -> None:
     assert state(torch.ones(0), torch.ones(0)) == "agree"
+
+
+def test_an_output_is_as_coarse_as_what_it_was_computed_with() -> None:
+    from prewarm.torchside.outputs import Precision
+
+    x = torch.linspace(-3, 3, 100)
+    with Precision() as precision:
+        eager = (x.to(torch.bfloat16) * 3).float()
+    assert eager.dtype is torch.float32
+    rounded = eager * 1.001
+    assert compare([rounded], [eager], [eager])["state"] == "differ"
+    assert compare([rounded], [eager], [eager], coarsest=precision.tolerance)["state"] == "agree"
+    whole = torch.tensor([1, 2])
+    wrong = compare([whole + 1], [whole], [whole], coarsest=precision.tolerance)
+    assert wrong["state"] == "differ"
