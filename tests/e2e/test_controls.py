@@ -167,18 +167,14 @@ def test_a_cache_directory_at_another_path_stays_warm(model: Model, tmp_path: Pa
     started(model, hooked(model, tmp_path / "warm", "--manifest", str(tmp_path / "mirror")))
 
 
-def test_another_working_directory_stays_warm(model: Model, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-
-    started(model, hooked(model, tmp_path / "warm"), cwd=tmp_path / "elsewhere")
-
-
-def test_another_home_stays_warm(model: Model, tmp_path: Path) -> None:
-    (tmp_path / "home").mkdir()
+def test_another_working_directory_and_another_home_stay_warm(model: Model, tmp_path: Path) -> None:
+    for name in ("elsewhere", "home"):
+        (tmp_path / name).mkdir()
 
     started(
         model,
         hooked(model, tmp_path / "warm"),
+        cwd=tmp_path / "elsewhere",
         environ={"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "home")},
     )
 
