@@ -17,6 +17,7 @@ from prewarm.build.step import Reporter
 from prewarm.build.workspace import Workspace
 from prewarm.config import Settings
 from prewarm.errors import ConfigError, RegistryError
+from prewarm.store.command_path import require_command_path
 from prewarm.store.database import DATABASE_NAME, Database
 from prewarm.store.manifest import manifests_directory
 from prewarm.store.timestamp import timestamp
@@ -35,9 +36,11 @@ def open_run(
     """Hold the state directory for ``what`` and yield the bench to work on.
 
     Raises:
+        ConfigError: torch could not compile in the state directory.
         LockHeld: another prewarm works on the state directory.
         NotWritable: it, or the cache_dir, cannot be written.
     """
+    require_command_path(settings.state_dir, flag="--state-dir")
     with state_lock(settings.state_dir, what=what, at=timestamp(now_s())):
         make_writable(manifests_directory(settings.cache_dir))
         make_writable(settings.cache_dir / "bundles")

@@ -27,6 +27,7 @@ from prewarm.deploy.published import Published, read_published
 from prewarm.deploy.select import choose, sentences
 from prewarm.environment import Difference
 from prewarm.errors import NotWarm, PrewarmError
+from prewarm.store.command_path import require_command_path
 
 OnMiss = Literal["cold", "eager", "fail"]
 
@@ -96,6 +97,7 @@ def run_hook(wanted: Wanted, environ: Mapping[str, str]) -> Outcome:
     variables = dict(eager)
     if started:
         try:
+            require_command_path(wanted.into, flag="--into")
             prepared = prepare(wanted.into, [_bundle(wanted, found) for found in started])
             variables = _variables(wanted, prepared, started, environ, warnings)
             variables |= eager if len(started) < len(wanted.models) else {}

@@ -541,6 +541,20 @@ def test_two_hooks_at_once_leave_one_right_tree(
     assert json.loads(hook("--json").stdout)["put_back"] == 0
 
 
+def test_an_into_in_which_torch_could_not_compile_is_a_cold_start(
+    publish: Publisher, prewarm_process: Run, tmp_path: Path
+) -> None:
+    publish()
+    into = tmp_path / "two words"
+    words = ("hook", "minilm/v1", "--manifest", publish.cache_dir, "--into", into)
+    done = prewarm_process(*words)
+    assert done.returncode == 0
+    assert "holds ' '" in done.stderr and "starting cold" in done.stderr
+    assert "TORCHINDUCTOR_CACHE_DIR" not in done.stdout
+    assert not into.exists()
+    assert prewarm_process(*words, "--on-miss", "fail").returncode == 1
+
+
 def test_an_into_that_cannot_be_written_is_a_cold_start(
     publish: Publisher, prewarm_process: Run, tmp_path: Path
 ) -> None:

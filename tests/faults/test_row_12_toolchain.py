@@ -18,6 +18,8 @@ from prewarm.cli.main import main
 from prewarm.store.status import Status
 
 from ..shop import FAKE
+from .bed import make_model
+from .children import Children
 
 Told = tuple[int, str, str]
 
@@ -154,3 +156,23 @@ def test_a_compiler_that_is_back_is_all_that_was_missing(
     assert shop.scan().all_warm
     into = ("--into", str(shop.root / "private"))
     assert told("hook", "m1", *into, "--on-miss", "fail")[::2] == (0, "")
+
+
+def test_torch_alone_needs_a_compiler_on_a_perfect_hit(make_place, tmp_path, fault_row) -> None:
+    model = make_model(make_place(PREWARM_STEADY="0"), "m")
+    children = Children(model, tmp_path)
+    children.compile()
+    calls, cache = [[[8, 64]]], children.cache / "inductor"
+    with_one = model.alone(cache, calls, dynamic=False)
+    assert (with_one["fx_hit"], with_one["compilers"], with_one["failed"]) == (1, 0, None)
+    without = model.alone(cache, calls, dynamic=False, variables={"PATH": str(tmp_path)})
+    assert without["failed"] is not None
+    hooked = model.place.prewarm("doctor", variables={"PATH": str(tmp_path)})
+    assert hooked.returncode == 1
+    (line,) = [line for line in hooked.stdout.splitlines() if "C++ compiler" in line]
+    fault_row(
+        12,
+        "no compiler beside a perfect hit (doctor)",
+        alone=f"the first request raises {without['failed']}",
+        said=line.split("C++ compiler")[1],
+    )
