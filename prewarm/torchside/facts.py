@@ -11,12 +11,16 @@ value holds a path, since facts are published; where a path matters its digest s
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
+import runpy
 import subprocess
 import sys
 import sysconfig
+
+TYPE_CHECKING = False  # typing takes 10 ms to import; type checkers take this name as true
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Flags of /proc/cpuinfo that torch/_inductor/cpu_vec_isa.py asks for: they decide the code.
 CPU_FLAGS = (
@@ -50,8 +54,9 @@ CXX_TIMEOUT_S = 10.0
 
 def gather(device: str, threads: int, library: str) -> dict[str, str | None]:
     """Read every fact for a model on ``device`` ("cpu", "cuda"); ``library`` "" is no library."""
-    torch_dir = _package_dir("torch")
-    torch_version = _version_file(torch_dir)
+    packages = _beside("facts_packages.py")
+    torch_dir = packages["package_dir"]("torch")
+    torch_version = packages["version_file"](torch_dir)
     cxx = _cxx()
     facts: dict[str, str | None] = {
         "python": sys.implementation.name + " " + sys.version.split()[0],
@@ -60,8 +65,8 @@ def gather(device: str, threads: int, library: str) -> dict[str, str | None]:
         "torch": torch_version.get("__version__"),
         "torch_git": torch_version.get("git_version"),
         "cuda": torch_version.get("cuda"),
-        "triton": _version("triton"),
-        "library": (library + " " + (_version(library) or "missing")) if library else None,
+        "triton": packages["version"]("triton"),
+        "library": packages["library_fact"](library) if library else None,
         "cpu_isa": _cpu_isa(),
         "cxx": os.path.basename(cxx) if cxx else None,
         "cxx_version": _cxx_version(cxx) if cxx else None,
@@ -74,7 +79,7 @@ def gather(device: str, threads: int, library: str) -> dict[str, str | None]:
         "driver": None,
     }
     if device != "cpu":
-        facts.update(_gpu())
+        facts.update(_beside("facts_gpu.py")["gpu"]())
     return facts
 
 
@@ -91,59 +96,9 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-# -- packages
-
-
-def _package_dir(name: str) -> str | None:
-    """Find a package without importing it. Like ``torch.__file__``, links are not resolved."""
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        return None
-    return os.path.dirname(spec.origin) if spec is not None and spec.origin else None
-
-
-def _version_file(torch_dir: str | None) -> dict[str, str]:
-    """Read torch/version.py's plain assignments: ``__version__``, ``cuda``, ``git_version``."""
-    found: dict[str, str] = {}
-    if torch_dir is None:
-        return found
-    try:
-        with open(os.path.join(torch_dir, "version.py"), encoding="utf-8") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return found
-    for line in lines:
-        left, equals, right = line.partition("=")
-        name, value = left.split(":")[0].strip(), right.strip()
-        if equals and value[:1] in ("'", '"') and value[-1:] == value[:1]:
-            found[name] = value[1:-1]
-    return found
-
-
-def _version(name: str) -> str | None:
-    """Tell the version of an installed distribution.
-
-    The name of its ``.dist-info`` directory tells it; importlib.metadata takes 70 ms to import, so
-    only what that does not find is left to it.
-    """
-    wanted = name.lower().replace("-", "_") + "-"
-    for folder in sys.path:
-        try:
-            names = os.listdir(folder or ".")
-        except OSError:
-            continue
-        for found in names:
-            if found.endswith(".dist-info") and found.lower().replace(".", "_").startswith(wanted):
-                return found[len(wanted) : -len(".dist-info")]
-    if _package_dir(name) is None:
-        return None
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+def _beside(name: str) -> dict[str, Any]:
+    """Run a file beside this one, which is itself run by its path and belongs to no package."""
+    return runpy.run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), name))
 
 
 # -- the C++ compiler
@@ -239,50 +194,6 @@ def _physical_cores(cpus: set[int] | None) -> int:
         except OSError:
             cores.add(("cpu", str(cpu)))
     return max(1, len(cores))
-
-
-# -- the GPU
-
-
-def _gpu() -> dict[str, str | None]:
-    """Ask about device 0 under CUDA_VISIBLE_DEVICES, which cuInit reads; no context is made."""
-    import ctypes  # takes 3 ms, and most of the time there is no GPU to ask
-
-    nothing: dict[str, str | None] = dict.fromkeys(("device", "capability", "sm_count", "driver"))
-    try:
-        cuda = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return nothing
-    device = ctypes.c_int()
-    if cuda.cuInit(0) != 0 or cuda.cuDeviceGet(ctypes.byref(device), 0) != 0:
-        return nothing
-    name = ctypes.create_string_buffer(256)
-    if cuda.cuDeviceGetName(name, len(name), device) != 0:
-        return nothing
-
-    def attribute(number: int) -> str | None:
-        value = ctypes.c_int()
-        failed = cuda.cuDeviceGetAttribute(ctypes.byref(value), number, device)
-        return None if failed else str(value.value)
-
-    major, minor = attribute(75), attribute(76)
-    version = ctypes.c_int()
-    cuda.cuDriverGetVersion(ctypes.byref(version))
-    return {
-        "device": name.value.decode(errors="replace"),
-        "capability": major + "." + minor if major and minor else None,
-        "sm_count": attribute(16),
-        "driver": _driver(version.value),
-    }
-
-
-def _driver(cuda_version: int) -> str | None:
-    """Tell the driver's version; a sandbox without /sys only knows which CUDA it can run."""
-    try:
-        with open("/sys/module/nvidia/version", encoding="utf-8") as file:
-            return file.read().strip()
-    except OSError:
-        return f"CUDA {cuda_version // 1000}.{cuda_version % 1000 // 10}" if cuda_version else None
 
 
 # -- variables

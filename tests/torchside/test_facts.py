@@ -130,3 +130,36 @@ def test_without_a_gpu_a_cuda_model_has_no_device() -> None:
 
     assert found["device"] is None
     assert found["sm_count"] is None
+
+
+def test_a_package_that_is_edited_in_place_is_told_by_its_source(tmp_path: Path) -> None:
+    package = tmp_path / "edited"
+    (package / "below").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "below" / "operators.py").write_text("K = 2\n")
+
+    def library() -> str:
+        found = told("--library", "edited", PYTHONPATH=str(tmp_path))["library"]
+        assert found is not None
+        return found
+
+    first = library()
+    assert first.startswith("edited unknown #")
+    assert library() == first
+    (package / "below" / "operators.py").write_text("K = 3\n")
+    assert library() != first
+
+    # Installed, its version tells; installed as editable, its source still does.
+    record = tmp_path / "edited-1.0.dist-info"
+    record.mkdir()
+    assert library() == "edited 1.0"
+    (record / "direct_url.json").write_text('{"url": "file:///x", "dir_info": {"editable": true}}')
+    assert library().startswith("edited 1.0 #")
+
+
+def test_a_single_module_is_told_by_its_source_too(tmp_path: Path) -> None:
+    (tmp_path / "single.py").write_text("K = 2\n")
+    before = told("--library", "single", PYTHONPATH=str(tmp_path))["library"]
+    (tmp_path / "single.py").write_text("K = 3\n")
+    after = told("--library", "single", PYTHONPATH=str(tmp_path))["library"]
+    assert before and after and before != after
