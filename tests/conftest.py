@@ -60,7 +60,8 @@ def make_place(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Place]
     from .place import Place
 
     def make(**variables: str) -> Place:
-        place = Place(tmp_path_factory.mktemp("place"), variables)
+        # Steady speed is not what these tests are about, and takes seconds for each call.
+        place = Place(tmp_path_factory.mktemp("place"), {"PREWARM_STEADY": "0", **variables})
         place.registry.mkdir()
         return place
 

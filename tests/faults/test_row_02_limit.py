@@ -47,7 +47,7 @@ CALLS = [[[batch, 4]] for batch in range(2, 12)]
 def test_ten_static_sizes_are_warm_with_the_limit_that_the_shim_carries(
     make_place, fault_row, tmp_path
 ) -> None:
-    place = make_place(PREWARM_STEADY="0")
+    place = make_place()
     model = make_model(place, "m", NARROW, _sizes(10), source=SMALL)
     done = place.prewarm("scan")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -86,7 +86,7 @@ def test_ten_static_sizes_are_warm_with_the_limit_that_the_shim_carries(
 def test_whatever_makes_the_graphs_many(
     make_place, fault_row, tmp_path, case, changes, alone
 ) -> None:
-    model = make_model(make_place(PREWARM_STEADY="0"), "m", *changes, source=SMALL)
+    model = make_model(make_place(), "m", *changes, source=SMALL)
     children = Children(model, tmp_path)
     children.compile(recompile_limit=9)
     # Torch alone, on the build's own cache: every graph that it may keep is a hit.

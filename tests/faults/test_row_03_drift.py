@@ -42,7 +42,7 @@ AFTER = {
 
 @pytest.fixture(scope="module")
 def scanned(make_place) -> Model:
-    place = make_place(PREWARM_STEADY="0", OMP_NUM_THREADS="2")
+    place = make_place(OMP_NUM_THREADS="2")
     model = make_model(place, "m")
     done = place.prewarm("scan")
     assert done.returncode == 0, done.stderr

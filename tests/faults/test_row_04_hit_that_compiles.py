@@ -18,7 +18,7 @@ CALLS = [[[8, 64]]]
 @pytest.fixture(scope="module")
 def built(make_place, tmp_path_factory) -> tuple[Model, Path]:
     """One build's cache directory; each case takes a copy."""
-    model = make_model(make_place(PREWARM_STEADY="0"), "m")
+    model = make_model(make_place(), "m")
     children = Children(model, tmp_path_factory.mktemp("built"))
     report = children.compile()["report"]
     # What is counted is what really ran: one graph, its C++ kernels, g++ for each.

@@ -59,7 +59,7 @@ UPSTREAM = "upstream's warm cache"
 
 
 def test_a_cpu_that_tunes_at_each_start_is_counted(make_place, tmp_path, fault_row) -> None:
-    model: Model = make_model(make_place(PREWARM_STEADY="0"), "m", *TUNED, added=WIDE)
+    model: Model = make_model(make_place(), "m", *TUNED, added=WIDE)
     children = Children(model, tmp_path)
     report = children.compile(mode="max-autotune")["report"]
     assert report["benchmarked_autotuning"] > 0, report
@@ -79,7 +79,7 @@ def test_a_cpu_that_tunes_at_each_start_is_counted(make_place, tmp_path, fault_r
 def test_a_bundle_that_lost_its_graphs_tunes_or_compiles_and_is_counted(
     make_place, tmp_path, fault_row
 ) -> None:
-    model = make_model(make_place(PREWARM_STEADY="0"), "m")
+    model = make_model(make_place(), "m")
     children = Children(model, tmp_path)
     built = children.compile(mode="max-autotune")["report"]
     for name in ("fxgraph", "aotautograd"):

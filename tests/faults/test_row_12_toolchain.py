@@ -159,7 +159,7 @@ def test_a_compiler_that_is_back_is_all_that_was_missing(
 
 
 def test_torch_alone_needs_a_compiler_on_a_perfect_hit(make_place, tmp_path, fault_row) -> None:
-    model = make_model(make_place(PREWARM_STEADY="0"), "m")
+    model = make_model(make_place(), "m")
     children = Children(model, tmp_path)
     children.compile()
     calls, cache = [[[8, 64]]], children.cache / "inductor"

@@ -76,7 +76,7 @@ def test_changed_code_is_never_answered_by_an_old_graph(
     make_place, fault_row, tmp_path, case
 ) -> None:
     added, edited = CASES[case]
-    place = make_place(PREWARM_STEADY="0")
+    place = make_place()
     model = make_model(place, "m", source=BLOCK, added=added, more={"operators.py": HELPER})
     done = place.prewarm("scan")
     assert done.returncode == 0, done.stderr
