@@ -91,7 +91,9 @@ def make_record(
             "recompile_limit": built.recompile_limit if proven.needs_shim else None,
         },
         "variables": dict(built.variables),
-        "shape_sets": [_shape_set(name, built, warm, verdict) for name in _names(built.calls)],
+        "shape_sets": [
+            _shape_set(name, built, warm, verdict, job.modes[0]) for name in _names(built.calls)
+        ],
         "proof": {
             **proof["report"],
             "outputs": proof["outputs"],
@@ -111,14 +113,19 @@ def covers(job: Job) -> str:
 
 
 def _shape_set(
-    name: str, built: Built, warm: Mapping[Any, float], verdict: Verdict
+    name: str, built: Built, warm: Mapping[Any, float], verdict: Verdict, asked_mode: str
 ) -> dict[str, Any]:
-    reason = built.failed_shape_sets.get(name)
+    status, reason = verdict.status, verdict.reason
+    if name in built.failed_shape_sets:
+        status, reason = Status.FAILED, built.failed_shape_sets[name]
+    elif verdict.code == "shape_set_failed" and built.mode == asked_mode:
+        # Only a clean proof of the others gets this caveat: what failed does not hold them back.
+        status, reason = Status.WARM, None
     calls = [call for call in built.calls if call["shape_set"] == name]
     return {
         "name": name,
-        "status": "failed" if reason else verdict.status.value,
-        "reason": reason or verdict.reason,
+        "status": status.value,
+        "reason": reason,
         "calls": [
             {
                 "sizes": call["sizes"],

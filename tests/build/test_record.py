@@ -103,9 +103,16 @@ def test_each_call_has_its_warm_seconds_whatever_the_order_of_the_proof() -> Non
 
 def test_a_failed_shape_set_says_so_and_the_others_do_not() -> None:
     rows, more = record(Verdict(Status.PARTIAL, "shape_set_failed", "more failed"))["shape_sets"]
-    assert (rows["status"], more["status"]) == ("partial", "failed")
+    assert (rows["status"], more["status"]) == ("warm", "failed")
+    assert rows["reason"] is None
     assert more["reason"] == "ValueError: no"
     assert more["calls"][0]["cold_s"] is None
+
+
+def test_a_shape_set_beside_a_failed_one_is_no_better_than_the_mode_that_it_fell_to() -> None:
+    verdict = Verdict(Status.PARTIAL, "shape_set_failed", "more failed")
+    rows, _ = record(verdict, mode="default")["shape_sets"]
+    assert rows["status"] == "partial"
 
 
 def test_the_proof_is_the_report_with_who_proved_it_when() -> None:
