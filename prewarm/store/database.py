@@ -14,12 +14,26 @@ from prewarm.store.entries import Entries, Entry
 from prewarm.store.environments import Environments
 from prewarm.store.events import Events
 from prewarm.store.files import Files
+from prewarm.store.reports import Reports
+from prewarm.store.requests import Requests
 from prewarm.store.status import PUBLISHED, Status
+from prewarm.store.totals import Totalling
 
 DATABASE_NAME = "prewarm.db"
 
 
-class Database(Checkpoints, Entries, Builds, Bundles, Environments, Files, Events):
+class Database(
+    Checkpoints,
+    Entries,
+    Builds,
+    Bundles,
+    Environments,
+    Files,
+    Events,
+    Requests,
+    Reports,
+    Totalling,
+):
     """An open ``prewarm.db``; see ``connection.py`` for what opening it may raise."""
 
     def retire_missing(self, present_names: Iterable[str], *, at: str) -> tuple[str, ...]:

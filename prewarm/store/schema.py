@@ -140,6 +140,31 @@ UPDATE bundles SET record = (
 );
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _BUNDLE_RECORDS)
+# What deployments wait for, and what their starts really did.
+_DEPLOYMENTS = """
+CREATE TABLE requests (
+  id INTEGER PRIMARY KEY,
+  model TEXT NOT NULL,
+  environment_id TEXT,
+  asked_at TEXT NOT NULL,
+  until TEXT NOT NULL
+);
+CREATE INDEX requests_by_model ON requests (model);
+
+CREATE TABLE reports (
+  id INTEGER PRIMARY KEY,
+  model TEXT NOT NULL,
+  environment_id TEXT NOT NULL,
+  bundle_sha256 TEXT,
+  at TEXT NOT NULL,
+  uid INTEGER,
+  first_answer_s REAL,
+  compiled INTEGER CHECK (compiled IN (0, 1)),
+  report TEXT NOT NULL
+);
+CREATE INDEX reports_by_model ON reports (model, id);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _BUNDLE_RECORDS, _DEPLOYMENTS)
 
 SCHEMA_VERSION = len(MIGRATIONS)
