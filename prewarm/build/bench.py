@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from prewarm.build.asking import Desk
 from prewarm.build.job import Job
@@ -15,6 +16,8 @@ from prewarm.build.telling import progress_detail
 from prewarm.build.workspace import Workspace
 from prewarm.config import Settings
 from prewarm.store.database import Database
+from prewarm.store.entries import Entry
+from prewarm.store.status import Status
 from prewarm.store.timestamp import timestamp
 
 
@@ -33,6 +36,14 @@ class Bench:
     def at(self) -> str:
         """Return the present time as text."""
         return timestamp(self.now_s())
+
+    def move(self, job: Job, to: Status, **fields: Any) -> Entry:
+        """Move a job's entry under the job's own lease.
+
+        Raises:
+            LostLease: the entry was given to somebody else, or may not move there.
+        """
+        return self.database.move(job.entry_id, to, at=self.at(), lease=job.lease, **fields)
 
     def say(self, job: Job, what: str, detail: str = "") -> None:
         """Tell whoever shows the work what happens to a job now."""

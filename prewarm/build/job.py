@@ -28,6 +28,8 @@ class Job:
     environment: Environment
     digest: str
     architecture: str
+    #: The token of the worker that claimed the entry; None for work in the foreground.
+    lease: str | None = None
 
     def changed_file(self) -> str | None:
         """Return the name of a file that is gone or is not what was digested, if there is one."""

@@ -74,16 +74,13 @@ def _share(
     built = None if row.record is None else built_of_record(row.record, job, key=row.build_key)
     if row.record is None or built is None:
         return None, None
-    bench.database.move(job.entry_id, Status.PROVING, at=bench.at())
+    bench.move(job, Status.PROVING)
     # Each other call first is proven once per bundle; only a warm entry says that it was.
     each_first = row.record["status"] != Status.WARM
     try:
         proven = prove(bench, job, built, packed, log, each_first=each_first)
     except StoreCorrupt as error:
         set_aside(bench, row.sha256, reason=str(error), damaged=True)
-        bench.database.move(
-            job.entry_id, Status.QUEUED, at=bench.at(), reason=str(error), code="quarantined"
-        )
         return None, None
     if proven.verdict.other_graph:
         return None, proven.verdict.reason
@@ -96,14 +93,7 @@ def _build(bench: Bench, job: Job, log: Path, *, misfit: str | None) -> Entry:
     """Build and prove; ``misfit`` is why the bundle that was there holds another graph."""
     own_graph = misfit is not None
     key = job.key(own_graph=own_graph)
-    bench.database.move(
-        job.entry_id,
-        Status.BUILDING,
-        at=bench.at(),
-        build_key=key,
-        own_graph=own_graph,
-        log=str(log),
-    )
+    bench.move(job, Status.BUILDING, build_key=key, own_graph=own_graph, log=str(log))
     with bench.workspace.directory("build") as directory:
         cache = directory / "cache"
         cache.mkdir()
@@ -127,7 +117,7 @@ def _build(bench: Bench, job: Job, log: Path, *, misfit: str | None) -> Entry:
                 misfit=misfit,
             ),
         )
-        bench.database.move(job.entry_id, Status.PROVING, at=bench.at())
+        bench.move(job, Status.PROVING)
         proven = prove(bench, job, built, packed, log, each_first=True).weighed(built.caveat)
         return publish_proven(bench, job, built, proven, packed, log, own_graph=own_graph)
 

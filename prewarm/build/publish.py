@@ -6,6 +6,8 @@ generation without news.
 
 from __future__ import annotations
 
+import threading
+
 from prewarm import __version__
 from prewarm.build.bench import Bench
 from prewarm.errors import ManifestUnavailable
@@ -18,6 +20,9 @@ from prewarm.store.manifest import (
 )
 from prewarm.store.signing import load_or_create_key
 
+#: One writer at a time: workers publish from threads of their own.
+_WRITING = threading.Lock()
+
 
 def publish(bench: Bench) -> Manifest:
     """Write ``cache_dir/manifests/<builder>.json`` from what the database holds, if it has news.
@@ -27,6 +32,11 @@ def publish(bench: Bench) -> Manifest:
         NotWritable: the cache_dir cannot be written.
 
     """
+    with _WRITING:
+        return _publish(bench)
+
+
+def _publish(bench: Bench) -> Manifest:
     settings, database = bench.settings, bench.database
     manifest = build_manifest(
         builder=settings.builder,

@@ -7,6 +7,7 @@ that was digested.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 from prewarm.build.bench import Bench
 from prewarm.build.child import ChildFailed
@@ -14,11 +15,12 @@ from prewarm.build.job import Job
 from prewarm.build.origin import origin
 from prewarm.build.proven import Proven
 from prewarm.build.record import Built, make_record
+from prewarm.build.retry import decide_retry
 from prewarm.errors import PrewarmError
 from prewarm.registry.architecture import architecture_digest
 from prewarm.store.bundle import bundle_path
 from prewarm.store.collect import keep_bundle
-from prewarm.store.entries import Entry
+from prewarm.store.entries import Entry, EntryFields
 from prewarm.store.status import Status
 from prewarm.store.whole_file import publish_file
 
@@ -40,9 +42,14 @@ def publish_proven(
     database, at = bench.database, bench.at()
     still_there(job)
     verdict = proven.verdict
+    if verdict.status is Status.FAILED:
+        return record_failure(
+            bench, job, verdict.reason or "", verdict.code or "", log=str(log),
+            build_key=built.key, bundle_sha256=None, record=None,
+        )  # fmt: skip
     if verdict.status not in (Status.WARM, Status.PARTIAL):
-        return database.move(
-            job.entry_id, verdict.status, at=at, reason=verdict.reason, code=verdict.code,
+        return bench.move(
+            job, verdict.status, reason=verdict.reason, code=verdict.code,
             checkpoint_digest=job.digest, architecture=job.architecture, build_key=built.key,
             bundle_sha256=None, record=None, log=str(log),
         )  # fmt: skip
@@ -63,13 +70,13 @@ def publish_proven(
             record=record,
             at=at,
         )
-    return database.move(
-        job.entry_id,
+    return bench.move(
+        job,
         verdict.status,
-        at=at,
         reason=verdict.reason,
         code=verdict.code,
         attempts=0,
+        next_try_at=None,
         checkpoint_digest=job.digest,
         architecture=job.architecture,
         build_key=built.key,
@@ -111,17 +118,28 @@ def rest_failed(bench: Bench, job: Job, log: Path, error: ChildFailed) -> Entry:
         still_there(job)
     except ChildFailed as gone:
         error = gone
-    entry = bench.database.entry(job.model, job.environment.id)
-    return bench.database.move(
-        job.entry_id,
-        Status.FAILED,
-        at=bench.at(),
-        reason=str(error),
-        code=error.code,
-        attempts=(entry.attempts if entry else 0) + 1,
-        checkpoint_digest=job.digest,
-        architecture=job.architecture,
-        bundle_sha256=None,
-        record=None,
-        log=str(log),
+    return record_failure(
+        bench, job, str(error), error.code, log=str(log), bundle_sha256=None, record=None
     )
+
+
+def record_failure(
+    bench: Bench, job: Job, reason: str, code: str, **fields: Unpack[EntryFields]
+) -> Entry:
+    """Rest an entry as failed, and say when it is tried again or that it is given up.
+
+    Attempts that ended otherwise do not count, nor do those with other inputs (see the survey).
+    """
+    database, at = bench.database, bench.at()
+    entry = database.entry(job.model, job.environment.id)
+    same = entry is not None and database.last_failure_code(job.entry_id) == code
+    attempts = 1 + (entry.attempts if entry is not None and same else 0)
+    decided = decide_retry(code, attempts, at, model=job.model)
+    fields["attempts"], fields["next_try_at"] = attempts, decided.next_try_at
+    fields["checkpoint_digest"], fields["architecture"] = job.digest, job.architecture
+    keys = (job.key(own_graph=False), job.key(own_graph=True))
+    if entry is None or entry.build_key not in keys:
+        fields["build_key"] = keys[0]
+    if decided.last_word is not None:
+        reason = f"{reason}; {decided.last_word}"
+    return bench.move(job, Status.FAILED, reason=reason, code=code, **fields)

@@ -48,7 +48,7 @@ def open_run(
         copy = workspace.open()
         database = Database(settings.state_dir / DATABASE_NAME)
         bench = Bench(settings, database, workspace, copy, stop, report, now_s)
-        database.release_dead(bench.at())
+        database.release_all(bench.at())
         yield bench
 
 

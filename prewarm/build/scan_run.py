@@ -14,6 +14,7 @@ from prewarm.build.job import Job
 from prewarm.build.pipeline import process
 from prewarm.build.publish import publish
 from prewarm.build.quarantine import mend
+from prewarm.build.resting import record_failure
 from prewarm.build.run import open_run, registry_of
 from prewarm.build.step import Reporter, Step
 from prewarm.build.survey import Survey, Surveyor
@@ -122,7 +123,7 @@ def _work(bench: Bench, survey: Survey) -> None:
             raise Interrupted("interrupted; the work is queued again")
         started_s = time.monotonic()
         bench.report(Step(job.model, "begin", done=done, of=total))
-        entry = _process(bench, job)
+        entry = process_job(bench, job)
         publish(bench)
         bench.report(
             Step(
@@ -137,7 +138,7 @@ def _work(bench: Bench, survey: Survey) -> None:
         )
 
 
-def _process(bench: Bench, job: Job) -> Entry:
+def process_job(bench: Bench, job: Job) -> Entry:
     """Process one job; an expected failure of its own surroundings fails the entry, not the run."""
     try:
         return process(bench, job)
@@ -147,16 +148,7 @@ def _process(bench: Bench, job: Job) -> Entry:
         entry = bench.database.entry(job.model, job.environment.id)
         assert entry is not None
         if entry.status in WORKING:
-            entry = bench.database.move(
-                entry.id,
-                Status.FAILED,
-                at=bench.at(),
-                reason=str(error),
-                code=error.code,
-                attempts=entry.attempts + 1,
-                checkpoint_digest=job.digest,
-                architecture=job.architecture,
-            )
+            entry = record_failure(bench, job, str(error), error.code)
         if isinstance(error, NotWritable):  # nor could the next one be published
             raise
         return entry

@@ -7,7 +7,7 @@ probes, once per environment.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from prewarm.build.child import ChildFailed
 from prewarm.build.environments import Environments, check_compiler
 from prewarm.build.job import Job
 from prewarm.build.quarantine import fault_of, set_aside
+from prewarm.build.retry import inputs_changed
 from prewarm.build.step import Step
 from prewarm.environment import Environment
 from prewarm.errors import ConfigError, PrewarmError
@@ -26,7 +27,8 @@ from prewarm.registry.content import content_digest
 from prewarm.registry.declaration import Declaration
 from prewarm.registry.scan import Found
 from prewarm.store.entries import Entry
-from prewarm.store.status import PUBLISHED, Status, allowed
+from prewarm.store.retries import EVICTED
+from prewarm.store.status import PUBLISHED, WORKING, Status, allowed
 
 #: The environment of entries whose declaration cannot be read, so that no interpreter is known.
 NO_ENVIRONMENT = ""
@@ -42,11 +44,16 @@ class Survey:
     settling: tuple[str, ...]
 
 
+#: Whether an entry that failed is tried again now.
+Retries = Callable[[Entry, Job], bool]
+
+
 class Surveyor:
     """Surveys the registry; keeps what was learned of environments for the length of a run."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, retries: Retries | None = None) -> None:
         self._bench = bench
+        self._retries = retries or self._once
         self._environments = Environments()
         self._tried: set[tuple[int, str]] = set()
 
@@ -131,19 +138,31 @@ class Surveyor:
             digest=digest,
             architecture=architecture,
         )
+        if entry.status in WORKING:
+            # Whoever works on it looks once more before it is published.
+            return entry, None
         self._tell_other_environments(job)
         changed = what_changed(entry, job)
         if changed is None and (fault := fault_of(self._bench, entry)) is not None:
             sha256 = entry.bundle_sha256 or ""
             set_aside(self._bench, sha256, reason=fault.reason, damaged=fault.damaged)
             return database.put_entry(entry.model, environment.id, at=at), job
-        if changed is None or self._failed_before(entry, job):
+        if changed is None:
+            return entry, None
+        is_new = entry.attempts > 0 and inputs_changed(entry, job)
+        if entry.status is Status.FAILED and not self._retries(entry, job):
+            return entry, None
+        if entry.code == EVICTED and not inputs_changed(entry, job):
+            # It left for want of room; building it at once would only take the room again.
             return entry, None
         self._tried.add((entry.id, digest))
         if entry.status in DECIDED:
             entry = database.move(entry.id, Status.STALE, at=at, reason=changed, code="stale")
         if entry.status is not Status.QUEUED:
-            entry = database.move(entry.id, Status.QUEUED, at=at)
+            attempts = 0 if is_new else entry.attempts
+            entry = database.move(
+                entry.id, Status.QUEUED, at=at, attempts=attempts, next_try_at=None
+            )
         return entry, job
 
     def _tell_other_environments(self, job: Job) -> None:
@@ -164,12 +183,12 @@ class Surveyor:
                     code="stale",
                 )
 
-    def _failed_before(self, entry: Entry, job: Job) -> bool:
-        """Tell whether this run tried it already.
+    def _once(self, entry: Entry, job: Job) -> bool:
+        """Let a failed entry be tried once a run.
 
         The next run tries it again, not this one while it waits for another checkpoint's files.
         """
-        return entry.status is Status.FAILED and (entry.id, job.digest) in self._tried
+        return (entry.id, job.digest) not in self._tried
 
     def _rest(
         self, item: Found, environment_id: str, status: Status, reason: str, code: str
@@ -189,9 +208,16 @@ class Surveyor:
         entry = database.put_entry(
             item.checkpoint.name, environment_id, at=at, status=status, reason=reason, code=code
         )
+        if entry.status in WORKING:
+            return entry
+        if (entry.status, entry.reason, entry.code) == (status, reason, code):
+            # No news, and no event of it, however often a daemon looks.
+            return entry
         if not allowed(entry.status, status):
             entry = database.move(entry.id, Status.QUEUED, at=at)
-        return database.move(entry.id, status, at=at, reason=reason, code=code)
+        return database.move(
+            entry.id, status, at=at, reason=reason, code=code, attempts=0, next_try_at=None
+        )
 
     def _drop_nameless(self, model: str) -> None:
         """Retire the entry of the time when the declaration could not be read."""

@@ -16,10 +16,14 @@ from prewarm.store.events import Events
 from prewarm.store.files import Files
 from prewarm.store.reports import Reports
 from prewarm.store.requests import Requests
+from prewarm.store.retries import Retries
 from prewarm.store.status import PUBLISHED, Status
 from prewarm.store.totals import Totalling
 
 DATABASE_NAME = "prewarm.db"
+
+#: Later than any lease.
+_FOREVER = "9999-12-31T23:59:59.999Z"
 
 
 class Database(
@@ -33,6 +37,7 @@ class Database(
     Requests,
     Reports,
     Totalling,
+    Retries,
 ):
     """An open ``prewarm.db``; see ``connection.py`` for what opening it may raise."""
 
@@ -53,8 +58,18 @@ class Database(
         Work without a lease is that of a foreground scan; call this only with the lock of the state
         directory in hand, when no other scan can be alive. No attempt is counted.
         """
+        return self._release(at=at, until=at)
+
+    def release_all(self, at: str) -> tuple[Entry, ...]:
+        """Queue again all that is under work, whatever its lease: nobody who held one is alive.
+
+        Only for whoever has just taken the lock of the state directory.
+        """
+        return self._release(at=at, until=_FOREVER)
+
+    def _release(self, *, at: str, until: str) -> tuple[Entry, ...]:
         with self.transaction():
-            released = self._release_entries(at=at)
+            released = self._release_entries(at=at, until=until)
             self._interrupt_builds((entry.id for entry in released), at=at)
         return released
 

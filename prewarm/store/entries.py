@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
@@ -177,9 +177,18 @@ class Entries(Connection):
         return _entry(rows[0])
 
     def claim(
-        self, *, owner: str, at: str, lease_until: str, model: str | None = None
+        self,
+        *,
+        owner: str,
+        at: str,
+        lease_until: str,
+        model: str | None = None,
+        among: Sequence[int] | None = None,
     ) -> Entry | None:
-        """Take the oldest queued entry for building, under a lease; None if none waits."""
+        """Take a queued entry for building, under a lease; None if none waits that is due.
+
+        The first one of ``among`` (ids, what goes first before the rest), else the oldest.
+        """
         _check(Status.BUILDING, None, at)
         rows = self.query(
             """
@@ -189,7 +198,10 @@ class Entries(Connection):
               SELECT id FROM entries
               WHERE status = 'queued' AND (next_try_at IS NULL OR next_try_at <= :at)
                 AND (:model IS NULL OR model = :model)
-              ORDER BY updated_at, id LIMIT 1
+                AND (:among IS NULL OR id IN (SELECT value FROM json_each(:among)))
+              ORDER BY (SELECT key FROM json_each(coalesce(:among, '[]')) WHERE value = entries.id),
+                updated_at, id
+              LIMIT 1
             )
             RETURNING *
             """,
@@ -199,6 +211,7 @@ class Entries(Connection):
                 "owner": owner,
                 "until": lease_until,
                 "model": model,
+                "among": None if among is None else to_json(list(among)),
             },
         )
         return _entry(rows[0]) if rows else None
@@ -218,16 +231,16 @@ class Entries(Connection):
         if not rows:
             raise LostLease(f"entry {entry_id}: its lease is over and it was given back")
 
-    def _release_entries(self, *, at: str) -> tuple[Entry, ...]:
+    def _release_entries(self, *, at: str, until: str) -> tuple[Entry, ...]:
         rows = self.query(
             """
             UPDATE entries SET status = 'queued', code = 'interrupted', updated_at = :at,
               reason = 'the process that worked on it ended before it was done',
               lease = NULL, lease_owner = NULL, lease_until = NULL
-            WHERE status IN ('building', 'proving') AND (lease IS NULL OR lease_until <= :at)
+            WHERE status IN ('building', 'proving') AND (lease IS NULL OR lease_until <= :until)
             RETURNING *
             """,
-            {"at": at},
+            {"at": at, "until": until},
         )
         return tuple(_entry(row) for row in rows)
 

@@ -6,7 +6,7 @@ Pure: no file, clock or database. ``entries.py`` turns each move into one guarde
 - ``warm`` and ``partial`` are reached from ``proving`` alone: only what is proven is called warm.
 - ``building`` is reached from ``queued`` (a worker took it) and from ``proving`` (the proof against
   a shared bundle failed, so the checkpoint needs a build of its own).
-- A resting status may move to itself, so that its reason can change.
+- A status may move to itself, so that its reason or what is known of the work can change.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ MOVES: Mapping[Status, frozenset[Status]] = MappingProxyType(
         ),
         Status.BUILDING: frozenset(
             {
+                Status.BUILDING,
                 Status.PROVING,
                 Status.UNCACHEABLE,
                 Status.FAILED,
@@ -89,6 +90,7 @@ MOVES: Mapping[Status, frozenset[Status]] = MappingProxyType(
         ),
         Status.PROVING: frozenset(
             {
+                Status.PROVING,
                 Status.WARM,
                 Status.PARTIAL,
                 Status.UNCACHEABLE,

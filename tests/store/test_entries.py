@@ -175,3 +175,26 @@ def test_renewed_lease_outlives_its_first_end(database: Database, at: At) -> Non
         database.renew(held.id, held.lease, until=at(200))
     with pytest.raises(LostLease):
         database.move(held.id, Status.PROVING, at=at(101), lease=held.lease)
+
+
+def test_claims_follow_the_order_that_is_asked_for_and_take_nothing_else(
+    database: Database, at: At
+) -> None:
+    ids = [database.put_entry(name, "e", at=at(0)).id for name in ("a", "b", "c")]
+    wanted = [ids[2], ids[0]]
+    claimed = [
+        database.claim(owner="w", at=at(1), lease_until=at(60), among=wanted) for _ in range(3)
+    ]
+    assert [entry.id if entry else None for entry in claimed] == [ids[2], ids[0], None]
+    assert database.claim(owner="w", at=at(1), lease_until=at(60), among=[]) is None
+
+
+def test_whoever_takes_the_lock_queues_everything_again_whatever_its_lease(
+    database: Database, at: At
+) -> None:
+    database.put_entry("a", "e", at=at(0))
+    claimed = database.claim(owner="w", at=at(1), lease_until=at(600))
+    assert claimed is not None
+    assert database.release_dead(at(2)) == ()
+    [released] = database.release_all(at(3))
+    assert (released.status, released.code) == (Status.QUEUED, "interrupted")

@@ -18,7 +18,7 @@ def test_warm_and_partial_are_reached_from_a_proof_alone() -> None:
 
 
 def test_building_is_reached_from_the_queue_or_from_a_failed_proof() -> None:
-    assert sources(Status.BUILDING) == (Status.QUEUED, Status.PROVING)
+    assert sources(Status.BUILDING) == (Status.QUEUED, Status.BUILDING, Status.PROVING)
 
 
 def test_every_status_but_a_working_one_can_be_retired_and_queued_again() -> None:
