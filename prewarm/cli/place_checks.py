@@ -16,7 +16,7 @@ from pathlib import Path
 from prewarm.build.proof_user import can_use
 from prewarm.cli.finding import Finding
 from prewarm.config import Settings
-from prewarm.store.file_system import file_system, network_file_system
+from prewarm.file_system import file_system, network_file_system, read_mount_table
 
 #: Less room than this fails soon: a bundle of a large model and its unpacked copies.
 LITTLE_ROOM_BYTES = 2 << 30
@@ -76,7 +76,7 @@ def _writable(check: str, path: Path, *, flag: str) -> Finding:
         )
     found = os.statvfs(place)
     free = found.f_bavail * found.f_frsize
-    kind, _ = file_system(place.resolve(), _mount_table())
+    kind, _ = file_system(place.resolve(), read_mount_table())
     told = f"{path} ({kind or 'unknown file system'}, {free / _GIB:.1f} GiB free)"
     if free < LITTLE_ROOM_BYTES:
         return Finding(check, "warn", told, f"free some space there, or choose another with {flag}")
@@ -166,10 +166,3 @@ def _may_change_user() -> bool:
         return True
     # CAP_SETGID and CAP_SETUID of linux/capability.h.
     return int(effective, 16) & 0xC0 == 0xC0
-
-
-def _mount_table() -> str:
-    try:
-        return Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
-    except OSError:
-        return ""

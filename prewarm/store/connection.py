@@ -29,7 +29,7 @@ from prewarm.errors import (
     PrewarmError,
     StoreCorrupt,
 )
-from prewarm.store.file_system import network_file_system
+from prewarm.file_system import network_file_system
 from prewarm.store.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION
 from prewarm.store.whole_file import make_directory
 

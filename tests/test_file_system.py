@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from prewarm.store.file_system import file_system, is_network, network_file_system
+from prewarm.file_system import file_system, is_network, network_file_system
 
 _TABLE = """\
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
