@@ -7,7 +7,7 @@ Owns the table's SQL. The files themselves are ``bundle.py``'s; what is no longe
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +98,23 @@ class Bundles(Connection):
             {"architecture": architecture, "environment_id": environment_id},
         )
         return _bundle(rows[0]) if rows else None
+
+    def largest_bundle(self) -> tuple[int, int]:
+        """Return the packed and the unpacked size of the largest bundles known; 0 without any."""
+        [row] = self.query(
+            """
+            SELECT coalesce(max(size_bytes), 0) AS packed,
+              coalesce(max(unpacked_bytes), 0) AS unpacked FROM bundles
+            """
+        )
+        return row["packed"], row["unpacked"]
+
+    def forget_bundles(self, sha256s: Iterable[str]) -> None:
+        """Forget bundles whose files are gone, so that no build looks for them."""
+        self.execute(
+            "DELETE FROM bundles WHERE sha256 IN (SELECT value FROM json_each(:sha256s))",
+            {"sha256s": to_json(list(sha256s))},
+        )
 
     def is_quarantined(self, sha256: str, build_key: str) -> bool:
         """Whether this bundle was set aside and not packed anew for this key since."""
