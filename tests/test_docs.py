@@ -194,7 +194,7 @@ def test_the_declaration_in_the_readme_is_one(tmp_path: Path) -> None:
         {"batch": 1, "seq": 32},
         {"batch": 8, "seq": 64},
     ]
-    assert declaration.later() == ()
+    assert declaration.not_yet() == ()
 
 
 def test_links_of_the_readme_lead_to_files() -> None:

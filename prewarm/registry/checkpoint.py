@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from prewarm.registry.names import FILE_NAME, UNFINISHED, is_passed_over
@@ -25,11 +26,16 @@ class CheckpointFile:
     """One file: its name inside the checkpoint, where it really lies, and what tells a change."""
 
     name: str
-    path: Path
+    place: str
     size_bytes: int
     mtime_ns: int
     ctime_ns: int
     inode: int
+
+    @property
+    def path(self) -> Path:
+        """Return where it lies; made when asked for, since a scan lists 100,000 files."""
+        return Path(self.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,7 @@ def list_checkpoint(
         listing.add_directory(path, "")
         listing.count_unfinished(path)
     else:
-        listing.add_file(path, path.name)
+        listing.add_file(str(path), path.name, path.stat)
     return Checkpoint(
         name=name,
         path=path,
@@ -103,10 +109,10 @@ class _Listing:
         self.unfinished_ns = 0
 
     def add_directory(self, directory: Path, prefix: str) -> None:
-        real = os.path.realpath(directory)
-        if real in self._visited:  # a link that leads back
+        place = str(directory)  # real: links were followed on the way
+        if place in self._visited:  # a link that leads back
             return
-        self._visited.add(real)
+        self._visited.add(place)
         try:
             with os.scandir(directory) as entries:
                 ordered = sorted(entries, key=lambda entry: entry.name)
@@ -127,22 +133,22 @@ class _Listing:
             return
         if name == FILE_NAME or self._excluded(f"{self._checkpoint}/{name}"):
             return
-        path = Path(entry.path)
         if entry.is_symlink():
-            path = Path(os.path.realpath(path))
+            path = Path(os.path.realpath(entry.path))
             if not path.is_relative_to(self._root):
                 self.faults.append(
                     f"{name}: links to {path}, outside the registry; copy it in instead"
                 )
                 return
-        if entry.is_dir(follow_symlinks=False):
-            self.add_directory(path, f"{name}/")
+            self.add_file(str(path), name, path.stat)
+        elif entry.is_dir(follow_symlinks=False):
+            self.add_directory(Path(entry.path), f"{name}/")
         else:
-            self.add_file(path, name)
+            self.add_file(entry.path, name, partial(entry.stat, follow_symlinks=False))
 
-    def add_file(self, path: Path, name: str) -> None:
+    def add_file(self, place: str, name: str, stat_of: Callable[[], os.stat_result]) -> None:
         try:
-            found = path.stat()
+            found = stat_of()
         except FileNotFoundError:
             self.faults.append(f"{name}: is gone, or links to nothing; copy the file again")
             return
@@ -150,13 +156,13 @@ class _Listing:
             self.faults.append(f"{name}: cannot be read ({error.strerror}); allow reading")
             return
         if stat.S_ISDIR(found.st_mode):
-            self.add_directory(path, f"{name}/")
+            self.add_directory(Path(place), f"{name}/")
         if not stat.S_ISREG(found.st_mode):
             return
         self.newest_ns = max(self.newest_ns, _changed_ns(found))
         self.files.append(
             CheckpointFile(
-                name, path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+                name, place, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
             )
         )
 

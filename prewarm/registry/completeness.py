@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Literal
 
 from prewarm.registry.checkpoint import Checkpoint, CheckpointFile
 from prewarm.registry.safetensors_header import read_header
+from prewarm.registry.scan_memory import ScanMemory
 
 ZIP_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pt2")
 
@@ -41,9 +42,14 @@ class Completeness:
     reason: str | None
 
 
-def judge(checkpoint: Checkpoint, *, now_s: float, settle_s: float) -> Completeness:
-    """Judge a checkpoint by the structure of its files and by how long it has been quiet."""
-    faults = [*checkpoint.faults, *_missing_shards(checkpoint), *_faulty_files(checkpoint)]
+def judge(
+    checkpoint: Checkpoint, *, now_s: float, settle_s: float, memory: ScanMemory | None = None
+) -> Completeness:
+    """Judge a checkpoint by the structure of its files and by how long it has been quiet.
+
+    With a memory, files that were whole are read again only when they changed.
+    """
+    faults = [*checkpoint.faults, *_structural_faults(checkpoint, memory, now_s)]
     if faults:
         # A download beside the files explains what is missing. It does not unsettle what is whole:
         # a cache's new revision arrives beside the old ones.
@@ -59,6 +65,17 @@ def judge(checkpoint: Checkpoint, *, now_s: float, settle_s: float) -> Completen
             f"changed {max(0.0, quiet_s):.1f} s ago; it is taken up when quiet for {settle_s:g} s",
         )
     return Completeness("complete", None)
+
+
+def _structural_faults(
+    checkpoint: Checkpoint, memory: ScanMemory | None, now_s: float
+) -> tuple[str, ...]:
+    if memory is not None and memory.knows_whole(checkpoint):
+        return ()
+    found = (*_missing_shards(checkpoint), *_faulty_files(checkpoint))
+    if memory is not None and not found:
+        memory.keep_whole(checkpoint, now_s=now_s)
+    return found
 
 
 def _is_quiet(quiet_s: float, settle_s: float) -> bool:

@@ -203,14 +203,8 @@ class Declaration:
             "threads": self.model.threads,
         }
 
-    def later(self) -> tuple[str, ...]:
-        """Return one line for each stated wish whose work is not done yet."""
-        keep = self.registry.keep
-        notes = (f'[registry] keep = "{keep}": every version is built for now',) if keep else ()
-        return (*notes, *self.not_yet())
-
     def not_yet(self) -> tuple[str, ...]:
-        """Return the lines of ``later`` without which an entry cannot be built as declared."""
+        """Return one line for each stated wish whose work is not done yet."""
         lines: list[str] = []
         if self.model.loader in ("diffusers", "command"):
             lines.append(

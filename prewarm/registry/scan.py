@@ -7,8 +7,9 @@ each is kept with the checkpoint it concerns. Changes nothing, and computes no d
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from prewarm.errors import ConfigError, PrewarmError, RegistryError
@@ -19,6 +20,8 @@ from prewarm.registry.declaration_file import DeclarationFile
 from prewarm.registry.declaration_tree import DeclarationTree
 from prewarm.registry.layout import Located, locate_checkpoints
 from prewarm.registry.path_glob import matches
+from prewarm.registry.scan_memory import ScanMemory
+from prewarm.registry.versions import left_out
 
 _UNKNOWN = Completeness("complete", None)
 
@@ -37,8 +40,12 @@ class Found:
     completeness: Completeness
 
 
-def scan_registry(root: Path, *, settle_s: float, now_s: float) -> tuple[Found, ...]:
-    """Return every checkpoint of a registry, sorted by name.
+def scan_registry(
+    root: Path, *, settle_s: float, now_s: float, memory: ScanMemory | None = None
+) -> tuple[Found, ...]:
+    """Return every checkpoint of a registry that ``keep`` keeps, sorted by name.
+
+    With a memory, checkpoints that did not change since the last scan are not read again.
 
     Raises:
         ConfigError: the registry is no directory that can be read.
@@ -57,7 +64,11 @@ def scan_registry(root: Path, *, settle_s: float, now_s: float) -> tuple[Found, 
             checkpoint = _list(located, root, excluded)
         except FileNotFoundError:
             continue  # it vanished since it was located
-        found.append(_found(checkpoint, located, covering, settle_s=settle_s, now_s=now_s))
+        judge_now = partial(judge, now_s=now_s, settle_s=settle_s, memory=memory)
+        found.append(_found(checkpoint, located, covering, judge_now))
+    if memory is not None:
+        memory.forget_all_but(one.checkpoint.name for one in found)
+    found = _kept(found, tree.file_in(root))
     found += _lost_declarations(tree, told, root)
     return tuple(sorted(found, key=lambda one: one.checkpoint.name))
 
@@ -77,7 +88,8 @@ def select_named(found: Sequence[Found], names: Sequence[str], registry: Path) -
     for name in names:
         if name.rstrip("/") not in known:
             raise RegistryError(
-                f"{name}: no such checkpoint in {registry}; `prewarm status` lists them"
+                f"{name}: no such checkpoint in {registry}, or `keep` or `exclude` leaves it out; "
+                "`prewarm status` lists them"
             )
         wanted.add(known[name.rstrip("/")])
     return tuple(item for item in found if item.checkpoint.name in wanted)
@@ -131,9 +143,7 @@ def _found(
     checkpoint: Checkpoint | RegistryError,
     located: Located,
     covering: DeclarationFile | None,
-    *,
-    settle_s: float,
-    now_s: float,
+    judge_now: Callable[[Checkpoint], Completeness],
 ) -> Found:
     if isinstance(checkpoint, RegistryError):
         return Found(_bare(located.name, located.path), None, checkpoint, _UNKNOWN)
@@ -141,8 +151,20 @@ def _found(
         checkpoint,
         covering.declaration if covering else None,
         _problem(covering),
-        judge(checkpoint, now_s=now_s, settle_s=settle_s),
+        judge_now(checkpoint),
     )
+
+
+def _kept(found: list[Found], at_root: DeclarationFile | None) -> list[Found]:
+    """Leave out the versions that are older than ``[registry] keep`` says."""
+    keep = at_root.registry.keep if at_root else ""
+    whole = (
+        one.checkpoint
+        for one in found
+        if one.declaration and not one.problem and one.completeness.state == "complete"
+    )
+    out = left_out(whole, keep)
+    return [one for one in found if one.checkpoint.name not in out] if out else found
 
 
 def _problem(covering: DeclarationFile | None) -> PrewarmError | None:

@@ -249,7 +249,7 @@ class Entries(Connection):
         rows = self.query(
             """
             UPDATE entries SET status = 'retired', code = 'checkpoint_gone', updated_at = :at,
-              reason = 'the checkpoint is no longer in the registry', next_try_at = NULL
+              reason = 'the checkpoint is gone from the registry, or left out', next_try_at = NULL
             WHERE model NOT IN (SELECT value FROM json_each(:present))
               AND status IN (SELECT value FROM json_each(:resting))
             RETURNING model

@@ -212,15 +212,13 @@ def test_a_size_in_kwargs_is_placed_in_the_key(python_model):
 
 
 def test_what_a_later_version_does_is_said_in_one_line_each(minilm):
-    text = "[registry]\nkeep = 'latest:2'\n" + minilm.replace(
+    text = minilm.replace(
         "dynamic = false", "dynamic = false\nregional = true"
     ).replace("[[shapes]]", "[[shapes]]\nsteps = 4")
-    later = declared(text).later()
-    assert len(later) == 3
-    assert later[0].startswith('[registry] keep = "latest:2"')
+    later = declared(text).not_yet()
+    assert len(later) == 2
     assert not any("\n" in line for line in later)
-    assert declared(text).not_yet() == later[1:]
-    assert declared(minilm).later() == ()
+    assert declared(minilm).not_yet() == ()
 
 
 def test_a_declaration_cannot_be_changed(minilm):
