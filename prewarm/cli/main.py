@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "demo": "Show the whole story on a small registry made on the spot.",
     "init": "Write a first prewarm.toml for a checkpoint.",
     "scan": "Compile and prove what is new in the registry, once.",
+    "serve": "Watch the registry and keep every model warm: the daemon.",
     "status": "Show every model: warm or not, and why.",
     "hook": "Make a deployment start warm: the pre-start hook.",
     "explain": "Tell whether a model would start warm here, and what differs.",

@@ -1,0 +1,74 @@
+"""A look at the registry by the daemon: what is there becomes entries, and the jobs go on the board.
+
+Owns one look, from the scan to the board; when to look is the watcher's. A checkpoint that is
+missing is retired only where that can be told (``presence``).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from prewarm.build.bench import Bench
+from prewarm.build.job import Job
+from prewarm.build.job_board import JobBoard
+from prewarm.build.publish import publish
+from prewarm.build.queue import in_order
+from prewarm.build.retry import is_due
+from prewarm.build.run import registry_of
+from prewarm.build.survey import Survey, Surveyor
+from prewarm.registry.presence import Presence
+from prewarm.registry.scan import scan_registry
+from prewarm.registry.scan_memory import ScanMemory
+from prewarm.store.entries import Entry
+
+
+class Looker:
+    """Looks at the registry for as long as the daemon lives."""
+
+    def __init__(self, bench: Bench, board: JobBoard) -> None:
+        self._bench = bench
+        self._board = board
+        self._memory = ScanMemory()
+        self._surveyor = Surveyor(bench, self._is_due)
+
+    def forget_environments(self) -> None:
+        """Gather the facts of each interpreter anew at the next look: packages may have changed."""
+        self._surveyor = Surveyor(self._bench, self._is_due)
+
+    def look(self, presence: Presence) -> Survey | None:
+        """Bring entries and board to what the registry holds; None while it is not there.
+
+        Raises:
+            PrewarmError: the look could not be finished; the next one begins anew.
+        """
+        if not presence.is_there:
+            return None
+        bench = self._bench
+        registry, settle_s = registry_of(bench.settings), bench.settings.settle_s
+        found = scan_registry(registry, settle_s=settle_s, now_s=bench.now_s(), memory=self._memory)
+        survey = self._surveyor.survey(found)
+        names = [item.checkpoint.name for item in found]
+        bench.database.retire_missing([*names, *self._cannot_tell(presence)], at=bench.at())
+        self.order(survey.jobs)
+        publish(bench)
+        return survey
+
+    def order(self, jobs: tuple[Job, ...]) -> None:
+        """Put jobs on the board, what deployments wait for before the rest."""
+        database = self._bench.database
+        awaited = {row.model for row in database.live_requests(self._bench.at())}
+        has_bundle = {
+            job.entry_id for job in jobs if database.bundles_for_key(job.key(own_graph=False))
+        }
+        self._board.post(in_order(jobs, awaited=awaited, has_bundle=has_bundle))
+
+    def _cannot_tell(self, presence: Presence) -> list[str]:
+        """Return the checkpoints that may only seem to be missing: their disk is not mounted."""
+        if not presence.bare:
+            return []
+        rows = self._bench.database.checkpoints()
+        return [row.name for row in rows if not presence.can_tell(Path(os.path.realpath(row.path)))]
+
+    def _is_due(self, entry: Entry, job: Job) -> bool:
+        return is_due(entry, job, self._bench.at())
