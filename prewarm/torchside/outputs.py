@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -41,6 +42,9 @@ class Precision(TorchDispatchMode):  # type: ignore[misc]  # torch is not follow
     ``forward``, weights of a half type): then it agrees to 8 bits, not to 23.
     """
 
+    #: torch refuses a mode under a higher-order operator (cond, flex_attention) without this.
+    supports_higher_order_operators = True
+
     def __init__(self) -> None:
         super().__init__()
         self.tolerance = 0.0
@@ -52,6 +56,20 @@ class Precision(TorchDispatchMode):  # type: ignore[misc]  # torch is not follow
         for tensor in tensors_of(output):
             self.tolerance = max(self.tolerance, TOLERANCE.get(tensor.dtype, 0.0))
         return output
+
+
+def coarsest_tolerance(run: Callable[[], object], module: Any) -> float:
+    """Return the tolerance of the coarsest dtype that a call of ``run`` computes with.
+
+    What cannot run under a mode of ours tells it by its parameters alone.
+    """
+    try:
+        with Precision() as precision:
+            run()
+        return float(precision.tolerance)
+    except Exception:
+        parameters = module.parameters() if hasattr(module, "parameters") else ()
+        return max((TOLERANCE.get(found.dtype, 0.0) for found in parameters), default=0.0)
 
 
 def compare(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
 from typing import Any
 
 from . import outputs, shim, surroundings
@@ -97,10 +98,9 @@ def _compare(
     channel.progress("compare", of=len(order))
     worst: dict[str, Any] = {"state": "agree", "worst": 0.0, "tolerance": None}
     for call, output in zip(order, seen, strict=True):
-        with outputs.Precision() as precision:
-            eager = session.run_eager(call)
-        again = session.run_eager(call, seed=1)
-        found = outputs.compare(output, eager, again, coarsest=precision.tolerance)
+        eager, again = session.run_eager(call), session.run_eager(call, seed=1)
+        coarsest = outputs.coarsest_tolerance(partial(session.run_eager, call), session.module)
+        found = outputs.compare(output, eager, again, coarsest=coarsest)
         if found["state"] == "differ":
             return dict(found, shape_set=call.name, sizes=call.sizes)
         if found["state"] == "random" or (

@@ -60,3 +60,21 @@ def test_an_output_is_as_coarse_as_what_it_was_computed_with() -> None:
     whole = torch.tensor([1, 2])
     wrong = compare([whole + 1], [whole], [whole], coarsest=precision.tolerance)
     assert wrong["state"] == "differ"
+
+
+def test_what_refuses_a_mode_is_told_by_its_parameters_and_still_runs() -> None:
+    from prewarm.torchside.outputs import TOLERANCE, coarsest_tolerance
+
+    module = torch.nn.Linear(2, 2, dtype=torch.float16)
+
+    def branches() -> torch.Tensor:
+        x = torch.ones(2)
+        return torch.cond(x.sum() > 0, lambda z: z + 1, lambda z: z - 1, (x,))
+
+    with torch.inference_mode():
+        assert coarsest_tolerance(branches, module) >= TOLERANCE[torch.float32]
+
+    def refuses() -> None:
+        raise NotImplementedError("no rule for this mode")
+
+    assert coarsest_tolerance(refuses, module) == TOLERANCE[torch.float16]
