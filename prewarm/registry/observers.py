@@ -80,9 +80,10 @@ class NoticingFD(InotifyFD):
         try:
             super().run()
         except Exception:
+            with self._lock:  # whoever stops it closes what is open, and waits for nobody
+                self._watch_for_wd.clear()
+                self._is_reading = False
             self._fault("died")
-            with contextlib.suppress(OSError):
-                self._close_resources()
 
     def read_events(self, **kwargs: int) -> list[InotifyEvent]:
         """Return the next events, after a pause in which they may become fewer."""
@@ -133,7 +134,8 @@ class InotifyWatch(BaseObserver):
     def on_thread_stop(self) -> None:
         """Stop reading."""
         super().on_thread_stop()
-        self.descriptor.stop()
+        with contextlib.suppress(OSError):  # it died of a descriptor that was closed
+            self.descriptor.stop()
         self.descriptor.join()
 
     def is_whole(self) -> bool:

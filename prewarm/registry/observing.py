@@ -14,6 +14,7 @@ from typing import Literal
 from prewarm.registry.heard import Heard
 from prewarm.registry.observers import InotifyWatch, Noted, PollingWatch
 from prewarm.registry.watch_method import (
+    POLL_S,
     WatchMethod,
     choose_method,
     count_directories,
@@ -21,9 +22,6 @@ from prewarm.registry.watch_method import (
     refused,
     watch_limit,
 )
-
-#: Seconds between two listings of the whole tree where inotify cannot work.
-POLL_S = 5.0
 
 #: Seconds before an observer that died again is begun again, doubled each time up to the second.
 RESTART_S, LONGEST_RESTART_S = 1.0, 60.0

@@ -15,10 +15,14 @@ from typing import Literal
 
 from prewarm.file_system import mount_points_below, network_file_system, read_mount_table
 
-_LIMITS = Path("/proc/sys/fs/inotify")
+_SYSCTL = Path("/proc/sys")
 
-#: How each limit is raised, for the line that tells of it.
-WATCHES, INSTANCES = "fs.inotify.max_user_watches", "fs.inotify.max_user_instances"
+#: Seconds between two listings of the whole tree where inotify cannot work.
+POLL_S = 5.0
+
+#: The limits of one user's watches and instances; containers have one of their own besides.
+_WATCHES = ("fs.inotify.max_user_watches", "user.max_inotify_watches")
+_INSTANCES = ("fs.inotify.max_user_instances", "user.max_inotify_instances")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +68,11 @@ def refused(number: int) -> WatchMethod:
     if number == errno.ENOSPC:
         return exhausted(0, watch_limit())
     if number == errno.EMFILE:
+        name, limit = _tightest(_INSTANCES)
         return WatchMethod(
             "polling",
-            f"this user has no inotify instance left ({INSTANCES} = {_limit('max_user_instances')})"
-            " or this process no file descriptor",
-            next_step=f"raise it: sysctl {INSTANCES}=1024",
+            f"no inotify instance is left to this user ({name} = {limit}), or no file descriptor",
+            next_step=f"raise it: sysctl {name}=1024",
         )
     return WatchMethod("polling", f"inotify is refused here ({os.strerror(number)})")
 
@@ -78,16 +82,26 @@ def exhausted(directories: int, limit: int | None) -> WatchMethod:
     need = f"{directories:,} directories need one each" if directories else "none is left"
     return WatchMethod(
         "polling",
-        f"the kernel's watches do not suffice ({WATCHES} = {limit}; {need})",
+        f"the kernel's watches do not suffice ({watch_limit_name()} = {limit}; {need})",
         directories,
         limit,
-        next_step=f"raise it: sysctl {WATCHES}={_enough(directories, limit)}",
+        next_step=f"raise it: sysctl {watch_limit_name()}={enough(directories, limit)}",
     )
 
 
 def watch_limit() -> int | None:
     """Return how many directories this user's programs may watch, None where nothing says so."""
-    return _limit("max_user_watches")
+    return _tightest(_WATCHES)[1]
+
+
+def watch_limit_name() -> str:
+    """Return the name under which that limit is set."""
+    return _tightest(_WATCHES)[0]
+
+
+def enough(directories: int, limit: int | None) -> int:
+    """Return a limit, a power of two, with room for other programs of the user."""
+    return 1 << max(2 * directories, 2 * (limit or 0), 65_536 - 1).bit_length()
 
 
 def count_directories(root: Path) -> int:
@@ -109,13 +123,15 @@ def _network_inside(root: Path) -> str | None:
     return next(filter(None, (network_file_system(Path(point)) for point in inside)), None)
 
 
-def _enough(directories: int, limit: int | None) -> int:
-    """Return a power of two with room for other programs of the user."""
-    return 1 << max(2 * directories, 2 * (limit or 0), 65_536 - 1).bit_length()
+def _tightest(names: tuple[str, ...]) -> tuple[str, int | None]:
+    """Return the lowest of some limits with its name."""
+    found = [(value, name) for name in names if (value := _limit(name)) is not None]
+    value, name = min(found, default=(None, names[0]))
+    return name, value
 
 
 def _limit(name: str) -> int | None:
     try:
-        return int((_LIMITS / name).read_text())
+        return int((_SYSCTL / name.replace(".", "/")).read_text())
     except (OSError, ValueError):
         return None

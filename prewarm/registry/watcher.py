@@ -4,7 +4,8 @@ Decides nothing about checkpoints: events only say where to look, and the state 
 Rules:
 
 - Every fault ends in a look at everything: an overflow, a thread that died, a root that came back.
-- A full look is due after ``rescan_s`` in every case, whatever was heard.
+- A full look is due after ``rescan_s`` in every case, whatever was heard; later, but in the end
+  too, where looking takes long.
 - Where the registry is not there (``presence``), a set tells so once and nothing may be concluded.
 - Who looks does so in his own thread: a look that raises ends no watching, and what is heard
   meanwhile is kept.
@@ -20,9 +21,9 @@ from pathlib import Path
 from typing import Literal
 
 from prewarm.registry.burst import MAX_PATHS, Burst
-from prewarm.registry.observing import POLL_S, Observing
+from prewarm.registry.observing import Observing
 from prewarm.registry.presence import Presence, RootSeen, registry_is_there
-from prewarm.registry.watch_method import WatchMethod
+from prewarm.registry.watch_method import POLL_S, WatchMethod
 
 #: Seconds between two looks at what was heard; what is heard waits this long at most.
 TICK_S = 0.1
@@ -30,8 +31,9 @@ TICK_S = 0.1
 #: Seconds between two looks at the root itself: whether it is there, and the same.
 CHECK_S = 1.0
 
-#: The time between two full looks is at least this many times what the last one took.
-REST_SHARE = 10
+#: The time between two looks on the timer is this many times what the last one took (a quarter of
+#: a percent of one core), and at most this many times what was asked for.
+REST_SHARE, LONGEST_REST = 400, 10
 
 Why = Literal[
     "start", "event", "settled", "timer", "overflow", "observer died", "method", "away", "back"
@@ -75,7 +77,9 @@ class Watcher:
         self._burst = Burst(settle_s)
         self._presence = Presence("gone", None, remembered)
         self._notes: list[str] = []
-        self._next_full_s = 0.0
+        self._full_at_s = 0.0
+        self._took_s = 0.0
+        self._noted_s: float | None = None
         self._next_check_s = 0.0
 
     @property
@@ -87,6 +91,10 @@ class Watcher:
     def method(self) -> WatchMethod | None:
         """Return how the registry is watched; None before it ever was."""
         return self._observing.method
+
+    def note_look(self, took_s: float) -> None:
+        """Tell how long a look took, where another thread looks than the one that iterates."""
+        self._noted_s = took_s
 
     def changes(self) -> Iterator[Changes]:
         """Yield where to look, first everything; end at once when ``stop`` is set."""
@@ -111,6 +119,9 @@ class Watcher:
         return self._full("start")
 
     def _next(self, now_s: float) -> Changes | None:
+        noted_s, self._noted_s = self._noted_s, None
+        if noted_s is not None:
+            self._plan(now_s, noted_s)
         self._burst.add(self._observing.take(), now_s)
         if now_s >= self._next_check_s:
             self._next_check_s = now_s + CHECK_S
@@ -124,7 +135,7 @@ class Watcher:
         mended = self._observing.mend(now_s)
         if mended is not None:
             return self._full(mended)
-        if now_s >= self._next_full_s:
+        if self._is_full_due(now_s):
             return self._full("timer")
         told = self._burst.due(now_s)
         if told is not None:
@@ -160,12 +171,19 @@ class Watcher:
 
     def _looked(self, found: Changes, now_s: float, before_s: float) -> None:
         """Plan the next looks by how long this one took."""
-        took_s = now_s - before_s
-        self._burst.looked(now_s, took_s)
+        self._plan(now_s, now_s - before_s)
         if found.paths is None:
-            self._next_full_s = now_s + max(self._rescan_s, REST_SHARE * took_s)
+            self._full_at_s = now_s
         if found.why == "timer":
             self._observing.look_after()
+
+    def _plan(self, now_s: float, took_s: float) -> None:
+        self._took_s = took_s
+        self._burst.looked(now_s, took_s)
+
+    def _is_full_due(self, now_s: float) -> bool:
+        rest_s = min(REST_SHARE * self._took_s, LONGEST_REST * self._rescan_s)
+        return now_s >= self._full_at_s + max(self._rescan_s, rest_s)
 
     def _full(self, why: Why) -> Changes:
         self._burst.forget()

@@ -14,8 +14,10 @@ import pytest
 from prewarm.cli import machine_checks
 from prewarm.cli.machine_checks import check_machine
 from prewarm.cli.place_checks import check_places
+from prewarm.cli.watch_check import check_watching
 from prewarm.config import Settings
 from prewarm.environment import Environment
+from prewarm.registry import watch_method
 
 Result = tuple[int, str, str]
 Prewarm = Callable[..., Result]
@@ -160,3 +162,26 @@ def test_an_interpreter_that_the_proof_user_cannot_run_is_told(
     found = {one.check: one for one in check_places(settings, {}, (str(closed / "python"),))}
     assert found["proof user"].level == "warn"
     assert f"nobody cannot run {closed / 'python'}" in found["proof user"].found
+
+
+def test_how_the_registry_would_be_watched_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "m").mkdir()
+    settings = Settings(tmp_path, tmp_path, tmp_path, "test")
+    [found] = check_watching(settings)
+    assert (found.check, found.level) == ("watching", "ok")
+    assert found.found.startswith("inotify: 2 directories of ")
+
+    monkeypatch.setattr(watch_method, "watch_limit", lambda: 2)
+    [found] = check_watching(settings)
+    assert found.level == "warn"
+    assert found.next_step is not None
+    assert found.next_step.endswith("max_user_watches=65536")
+
+    monkeypatch.setattr(watch_method, "watch_limit", lambda: 1)
+    [found] = check_watching(settings)
+    assert found.level == "warn"
+    assert found.found.startswith("polling every 5 s: the kernel's watches do not suffice")
+
+    assert check_watching(Settings(None, tmp_path, tmp_path, "test")) == []

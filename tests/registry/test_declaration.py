@@ -212,9 +212,9 @@ def test_a_size_in_kwargs_is_placed_in_the_key(python_model):
 
 
 def test_what_a_later_version_does_is_said_in_one_line_each(minilm):
-    text = minilm.replace(
-        "dynamic = false", "dynamic = false\nregional = true"
-    ).replace("[[shapes]]", "[[shapes]]\nsteps = 4")
+    text = minilm.replace("dynamic = false", "dynamic = false\nregional = true").replace(
+        "[[shapes]]", "[[shapes]]\nsteps = 4"
+    )
     later = declared(text).not_yet()
     assert len(later) == 2
     assert not any("\n" in line for line in later)

@@ -112,5 +112,5 @@ def test_one_that_is_left_out_and_asked_for_is_told_so(registry, keep):
     registry.bert("m/1")
     registry.bert("m/2")
     keep("latest:1")
-    with pytest.raises(RegistryError, match="m/1: no such checkpoint in .*or `keep`"):
+    with pytest.raises(RegistryError, match=r"m/1: no such checkpoint in .*or `keep`"):
         select_named(registry.scan(), ["m/1"], registry.root)
