@@ -168,8 +168,9 @@ def test_command_lines_of_the_readme_parse(line: str) -> None:
 
 def test_options_named_in_the_readme_exist() -> None:
     root = click.Context(cli)
-    # Beside our own: what pip, ruff, mypy, pytest, docker, and g++ are given.
+    # Beside our own: what pip, ruff, mypy, pytest, docker, curl and g++ are given.
     known = {"--help", "--no-deps", "--check", "--strict", "--env-file", "--version", "--dist"}
+    known |= {"--unix-socket"}
     for name in COMMANDS:
         command = cli.get_command(root, name)
         assert command is not None

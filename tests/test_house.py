@@ -31,6 +31,7 @@ TOP_LEVEL = {
 #: Imported names of distributions that are called otherwise.
 DISTRIBUTIONS = {
     "pynvml": "nvidia-ml-py",
+    "prometheus_client": "prometheus-client",
     "pydantic_core": "pydantic",
     "sqlite_utils": "sqlite-utils",
     "typing_extensions": "typing-extensions",

@@ -13,7 +13,12 @@ from pathlib import Path
 
 from prewarm.environment import Environment
 from prewarm.errors import ManifestUnavailable
-from prewarm.store.manifest import ManifestEntry, manifests_directory, read_manifests
+from prewarm.store.manifest import (
+    ManifestEntry,
+    ReadManifest,
+    manifests_directory,
+    read_manifests,
+)
 from prewarm.store.trust import distrust, require_trusted
 
 #: The variable that carries a declared thread count to the deployment.
@@ -43,11 +48,38 @@ def read_published(
     Raises:
         ManifestUnavailable: the directory is not trusted, or no manifest in it can be read.
     """
-    directory = manifests_directory(cache_dir)
-    require_trusted((cache_dir, directory), uid=uid)
+    trusted, refused = trusted_manifests(cache_dir, uid=uid)
+    if not trusted:
+        raise ManifestUnavailable(
+            refused[0]
+            if refused
+            else f"{manifests_directory(cache_dir)}{os.sep} holds no manifest; run `prewarm scan` "
+            "or name another directory with --manifest"
+        )
+    for line in refused:
+        warn(line)
+    return tuple(
+        Published(
+            entry,
+            Environment.from_facts(read.manifest.environments[entry.environment]),
+            read.manifest.generated_at,
+        )
+        for read in trusted
+        for entry in read.manifest.entries
+    )
+
+
+def trusted_manifests(
+    cache_dir: Path, *, uid: int
+) -> tuple[tuple[ReadManifest, ...], tuple[str, ...]]:
+    """Return the manifests that the reader ``uid`` trusts, and a line for each refused one.
+
+    Raises:
+        ManifestUnavailable: the directory is not there, or not trusted.
+    """
+    require_trusted((cache_dir, manifests_directory(cache_dir)), uid=uid)
     manifests, problems = read_manifests(cache_dir)
-    published: list[Published] = []
-    trusted = 0
+    trusted: list[ReadManifest] = []
     refused = list(problems)
     for read in manifests:
         try:
@@ -55,20 +87,8 @@ def read_published(
         except OSError as error:
             refused.append(f"{read.path}: cannot be looked at ({error.strerror})")
             continue
-        if against is not None:
+        if against is None:
+            trusted.append(read)
+        else:
             refused.append(against.sentence())
-            continue
-        trusted += 1
-        for entry in read.manifest.entries:
-            environment = Environment.from_facts(read.manifest.environments[entry.environment])
-            published.append(Published(entry, environment, read.manifest.generated_at))
-    if not trusted:
-        raise ManifestUnavailable(
-            refused[0]
-            if refused
-            else f"{directory}{os.sep} holds no manifest; run `prewarm scan` or name another "
-            "directory with --manifest"
-        )
-    for line in refused:
-        warn(line)
-    return tuple(published)
+    return tuple(trusted), tuple(refused)

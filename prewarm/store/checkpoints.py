@@ -71,6 +71,18 @@ class Checkpoints(Connection):
         rows = self.query("SELECT * FROM checkpoints ORDER BY name")
         return tuple(_checkpoint(row) for row in rows)
 
+    def checkpoint_named(self, name: str) -> CheckpointRow | None:
+        """Return the checkpoint that is there under a name or alias; its own name goes first."""
+        rows = self.query(
+            """
+            SELECT * FROM checkpoints WHERE retired_at IS NULL AND (
+              name = :name OR :name IN (SELECT value FROM json_each(aliases))
+            ) ORDER BY name = :name DESC, name LIMIT 1
+            """,
+            {"name": name},
+        )
+        return _checkpoint(rows[0]) if rows else None
+
     def _retire_checkpoints(self, present_names: Iterable[str], *, at: str) -> set[str]:
         rows = self.query(
             """

@@ -25,6 +25,21 @@ def test_see_checkpoint_replaces_what_was_seen(database: Database, at: At) -> No
     assert (found.aliases, found.size_bytes) == (("x", "ü"), 5)
 
 
+def test_a_checkpoint_is_found_by_its_name_before_an_alias(database: Database, at: At) -> None:
+    for name, aliases in (("a/1", ["a/latest"]), ("b/1", ["a/1", "b/latest"])):
+        database.see_checkpoint(
+            name, Path("/"), digest=None, architecture=None, aliases=aliases, at=at(0)
+        )
+    found = [database.checkpoint_named(name) for name in ("a/1", "a/latest", "b/latest", "a")]
+    assert [one and one.name for one in found] == ["a/1", "a/1", "b/1", None]
+
+
+def test_a_checkpoint_that_is_gone_is_not_found(database: Database, at: At) -> None:
+    database.see_checkpoint("m", Path("/"), digest=None, architecture=None, at=at(0))
+    database.retire_missing([], at=at(1))
+    assert database.checkpoint_named("m") is None
+
+
 def test_build_ends_once(database: Database, at: At) -> None:
     entry = database.put_entry("m", "e", at=at(0))
     build_id = database.start_build(entry.id, "key", at=at(1), log="l")

@@ -1,0 +1,1 @@
+"""What a builder answers over HTTP: manifests, bundles, requests, reports, health, figures."""

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from prewarm.serve.start_report import StartReport
+from prewarm.store.database import Database
+from prewarm.store.reports import ReportRow
+from prewarm.store.status import Status
+from prewarm.torchside.report import fold
+
+from .served import HERE, TOKEN, Served
+
+ZEROS: dict[str, Any] = {**fold([], has_triton=True), **{
+    name: 0 for name, count in fold([], has_triton=True).items() if count is None
+}, "bypass_reasons": [], "graphs": []}  # fmt: skip
+
+NOBODY = 65534
+
+
+def _sent(**others: Any) -> dict[str, Any]:
+    return {"model": "m/latest", "environment": HERE, "bundle": "a" * 64, "report": ZEROS, **others}
+
+
+def _kept(house: Served) -> tuple[ReportRow, ...]:
+    with Database(house.database_path) as database:
+        return database.reports("m/1")
+
+
+@pytest.fixture(scope="module")
+def shared(served: Served) -> Served:
+    """A house for what leaves no report."""
+    served.add_entry("m/1", Status.QUEUED, aliases=["m/latest"])
+    return served
+
+
+@pytest.fixture
+def house(serve: Callable[..., Served]) -> Served:
+    house = serve()
+    house.add_entry("m/1", Status.QUEUED, aliases=["m/latest"])
+    return house
+
+
+@pytest.mark.parametrize("has_triton", [False, True])
+def test_every_report_as_it_is_folded_is_taken(has_triton: bool) -> None:
+    folded = fold([], has_triton=has_triton)
+    assert StartReport.model_validate(folded).model_dump() == folded
+    assert StartReport.model_fields.keys() == folded.keys()
+
+
+def test_a_report_is_kept_with_who_sent_it(house: Served) -> None:
+    report = {**ZEROS, "processes": [{"pid": 1, "first_run_s": 2.5}, {"first_run_s": None}]}
+    answer = house.post("/v1/reports", _sent(report=report))
+    assert (answer.status, answer.json) == (201, {"id": 1, "model": "m/1"})
+    [row] = _kept(house)
+    assert (row.environment_id, row.bundle_sha256, row.uid) == (HERE, "a" * 64, os.geteuid())
+    assert (row.first_answer_s, row.compiled) == (2.5, False)
+    assert row.report == report
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_is_known_by_the_kernels_word(house: Served) -> None:
+    asking = house.connect()
+    os.seteuid(NOBODY)
+    try:
+        asking.connect()
+    finally:
+        os.seteuid(0)
+    asking.request("POST", "/v1/reports", body=json.dumps(_sent()))
+    assert asking.getresponse().status == 201
+    asking.close()
+    assert [row.uid for row in _kept(house)] == [NOBODY]
+
+
+def test_with_the_token_nobody_is_named(house: Served) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    assert house.post("/v1/reports", _sent(), tcp=True).status == 401
+    assert house.post("/v1/reports", _sent(), tcp=True, headers=headers).status == 201
+    assert [row.uid for row in _kept(house)] == [None]
+
+
+@pytest.mark.parametrize(
+    ("counts", "compiled"),
+    [
+        ({}, False), ({"triton_compiled": "n/a"}, False), ({"fx_misses": None}, None),
+        ({"fx_misses": 1}, True), ({"fx_misses": None, "cpp_compiled": 2}, True),
+    ],
+)  # fmt: skip
+def test_whether_anything_compiled_is_counted(
+    house: Served, counts: dict[str, Any], compiled: bool | None
+) -> None:
+    assert house.post("/v1/reports", _sent(report={**ZEROS, **counts})).status == 201
+    assert _kept(house)[0].compiled is compiled
+    told = {True: "yes", False: "no", None: "unknown"}[compiled]
+    assert (
+        f'prewarm_start_reports_total{{compiled="{told}"}} 1.0'.encode()
+        in house.get("/metrics").body
+    )
+
+
+def test_the_seconds_that_were_measured_count_before_those_of_the_report(house: Served) -> None:
+    house.post("/v1/reports", _sent(first_answer_s=9.5))
+    assert _kept(house)[0].first_answer_s == 9.5
+
+
+@pytest.mark.parametrize(
+    ("seconds", "kept"), [("1", None), (True, None), (-1, None), (10**400, None), (3, 3.0)]
+)
+def test_seconds_that_are_none_are_not_taken(seconds: Any, kept: Any) -> None:
+    processes = [{"first_run_s": seconds}]
+    assert StartReport.model_validate({"processes": processes}).first_answer_s == kept
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ({"model": "nobody's"}, "is no model"), ({"environment": None}, "environment"),
+        ({"environment": "../.."}, "environment"), ({"bundle": "a"}, "bundle"),
+        ({"report": []}, "report"), ({"report": {"fx_misses": -1}}, "report.fx_misses"),
+        ({"report": {"fx_misses": True}}, "report.fx_misses"),
+        ({"report": {"fx_misses": "none"}}, "report.fx_misses"),
+        ({"report": {"fx_misses": 1 << 60}}, "report.fx_misses"),
+        ({"report": {"unknown": 1}}, "report.unknown"),
+        ({"report": {"calls": [1]}}, "report.calls"),
+        ({"uid": 0}, "uid"), ({"first_answer_s": -1}, "first_answer_s"),
+    ],
+)  # fmt: skip
+def test_a_report_that_says_something_else_is_told(
+    shared: Served, others: dict[str, Any], told: str
+) -> None:
+    answer = shared.post("/v1/reports", _sent(**others))
+    assert answer.status in (400, 404)
+    assert told in answer.json["error"]["message"]
+    assert (_kept(shared), shared.told) == ((), [])
+
+
+def test_every_issue_is_told_up_to_a_few(shared: Served) -> None:
+    report = {f"unknown_{number}": 1 for number in range(10)}
+    message = shared.post("/v1/reports", _sent(report=report)).json["error"]["message"]
+    assert "unknown_0" in message
+    assert "and 4 more" in message
