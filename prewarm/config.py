@@ -28,6 +28,9 @@ SETTLE_S = 2.0
 #: How long a bundle that no manifest names is kept for readers of an older manifest.
 GRACE_S = 86_400.0
 
+#: All logs of builds together.
+LOGS_LIMIT_BYTES = 256 << 20
+
 _BUILDER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _BYTES = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
@@ -42,6 +45,9 @@ class Settings:
     builder: str
     settle_s: float = SETTLE_S
     grace_s: float = GRACE_S
+    cache_limit_bytes: int = 0
+    unused_s: float = 0.0
+    logs_limit_bytes: int = LOGS_LIMIT_BYTES
     signing_key: Path | None = None
     child_memory_bytes: int | None = None
     proof_user: str | None = None
@@ -76,6 +82,9 @@ def load_settings(flags: Mapping[str, object | None], environ: Mapping[str, str]
         builder=_as(str, given.get("builder")) or _host_builder(),
         settle_s=_as(float, given.get("settle_s"), SETTLE_S),
         grace_s=_as(float, given.get("grace_s"), GRACE_S),
+        cache_limit_bytes=_as(int, given.get("cache_limit_bytes"), 0),
+        unused_s=_as(float, given.get("unused_s"), 0.0),
+        logs_limit_bytes=_as(int, given.get("logs_limit_bytes"), LOGS_LIMIT_BYTES),
         signing_key=_as(Path, given.get("signing_key")),
         child_memory_bytes=_as(int, given.get("child_memory_bytes")),
         proof_user=_as(str, given.get("proof_user")),
@@ -202,6 +211,11 @@ def _seconds(found: _Found, home: Path | None) -> float:
     return seconds
 
 
+def _limit(found: _Found, home: Path | None) -> int:
+    """Return a size, or 0 for no limit."""
+    return 0 if str(found.value).strip() == "0" else _bytes(found, home)
+
+
 def _bytes(found: _Found, home: Path | None) -> int:
     value = found.value
     match = _BYTES.fullmatch(str(value).strip()) if not isinstance(value, bool | float) else None
@@ -220,6 +234,9 @@ _SETTINGS: dict[str, _Parse] = {
     "builder": _builder,
     "settle_s": _seconds,
     "grace_s": _seconds,
+    "cache_limit_bytes": _limit,
+    "unused_s": _seconds,
+    "logs_limit_bytes": _limit,
     "signing_key": _path,
     "child_memory_bytes": _bytes,
     "proof_user": _user,

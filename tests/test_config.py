@@ -63,6 +63,9 @@ def test_the_builder_defaults_to_a_name_that_is_a_file_name() -> None:
         ({"PREWARM_GRACE_S": "inf"}, "PREWARM_GRACE_S: 'inf' is no number of seconds"),
         ({"PREWARM_BUILDER": "../x"}, "PREWARM_BUILDER: '../x' is no builder name"),
         ({"PREWARM_CHILD_MEMORY_BYTES": "much"}, "PREWARM_CHILD_MEMORY_BYTES: 'much' is no size"),
+        ({"PREWARM_CACHE_LIMIT_BYTES": "-1"}, "PREWARM_CACHE_LIMIT_BYTES: '-1' is no size"),
+        ({"PREWARM_LOGS_LIMIT_BYTES": "all"}, "PREWARM_LOGS_LIMIT_BYTES: 'all' is no size"),
+        ({"PREWARM_UNUSED_S": "never"}, "PREWARM_UNUSED_S: 'never' is no number of seconds"),
         ({"PREWARM_CONFIG": "/nowhere.toml"}, "PREWARM_CONFIG: /nowhere.toml is no file"),
         ({"PREWARM_REGISTRY": "~/models"}, "PREWARM_REGISTRY: ~/models needs HOME"),
     ],
@@ -101,6 +104,20 @@ def test_sizes_take_bytes_and_units() -> None:
     assert memory("1000") == 1000
     assert memory("2K") == 2048
     assert memory("3GiB") == 3 << 30
+
+
+def test_limits_are_sizes_or_none(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('cache_limit_bytes = 0\nlogs_limit_bytes = "2G"\nunused_s = 86400\n')
+
+    settings = load_settings({"config": file}, {"PREWARM_LOGS_LIMIT_BYTES": "0"})
+    default = load_settings({}, {})
+
+    assert (settings.cache_limit_bytes, settings.logs_limit_bytes) == (0, 0)
+    assert settings.unused_s == 86_400
+    assert (default.cache_limit_bytes, default.unused_s) == (0, 0)
+    assert default.logs_limit_bytes == 256 << 20
+    assert load_settings({}, {"PREWARM_CACHE_LIMIT_BYTES": "20G"}).cache_limit_bytes == 20 << 30
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="root makes what another user cannot enter")

@@ -19,9 +19,10 @@ from prewarm.config import Settings
 from prewarm.errors import ConfigError, RegistryError
 from prewarm.store.command_path import require_command_path
 from prewarm.store.database import DATABASE_NAME, Database
+from prewarm.store.leases import leases_directory
 from prewarm.store.manifest import manifests_directory
 from prewarm.store.timestamp import timestamp
-from prewarm.store.whole_file import make_writable
+from prewarm.store.whole_file import make_directory, make_writable
 
 
 @contextlib.contextmanager
@@ -44,6 +45,7 @@ def open_run(
     with state_lock(settings.state_dir, what=what, at=timestamp(now_s())):
         make_writable(manifests_directory(settings.cache_dir))
         make_writable(settings.cache_dir / "bundles")
+        make_directory(leases_directory(settings.cache_dir))
         workspace = Workspace(settings.state_dir)
         copy = workspace.open()
         database = Database(settings.state_dir / DATABASE_NAME)

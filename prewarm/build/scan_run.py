@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from prewarm.build.adopt import adopt
 from prewarm.build.bench import Bench
 from prewarm.build.child import Interrupted
+from prewarm.build.house import keep_house, readmit
 from prewarm.build.job import Job
 from prewarm.build.pipeline import process
 from prewarm.build.publish import publish
@@ -21,7 +22,6 @@ from prewarm.build.survey import Survey, Surveyor
 from prewarm.config import Settings
 from prewarm.errors import NotWritable, PrewarmError
 from prewarm.registry.scan import scan_registry, select_named
-from prewarm.store.collect import collect
 from prewarm.store.entries import Entry
 from prewarm.store.status import WORKING, Status
 
@@ -66,13 +66,14 @@ def run_scan(
     with open_run(settings, what="prewarm scan", report=report, stop=stop, now_s=now_s) as bench:
         adopt(bench)
         mend(bench)
+        readmit(bench)
         try:
             survey, retired = _until_settled(bench, models)
         except BaseException:
             bench.database.release_dead(bench.at())
             raise
         publish(bench)
-        collect(settings.cache_dir, settings.state_dir, now_s=now_s(), grace_s=settings.grace_s)
+        keep_house(bench)
         entries = tuple(entry for entry in bench.database.entries() if entry.id in survey.entry_ids)
         return ScanResult(entries, survey.undeclared, retired, time.monotonic() - started_s)
 

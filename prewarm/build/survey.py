@@ -152,8 +152,8 @@ class Surveyor:
         is_new = entry.attempts > 0 and inputs_changed(entry, job)
         if entry.status is Status.FAILED and not self._retries(entry, job):
             return entry, None
-        if entry.code == EVICTED and not inputs_changed(entry, job):
-            # It left for want of room; building it at once would only take the room again.
+        if entry.code in EVICTED and not inputs_changed(entry, job) and not self._is_asked_for(job):
+            # Building it at once would only take the room again.
             return entry, None
         self._tried.add((entry.id, digest))
         if entry.status in DECIDED:
@@ -182,6 +182,11 @@ class Surveyor:
                     reason=f"{changed}; a scan with this environment's interpreter builds it anew",
                     code="stale",
                 )
+
+    def _is_asked_for(self, job: Job) -> bool:
+        """Tell whether a deployment waits for the model, by its name or an alias."""
+        rows = self._bench.database.live_requests(self._bench.at())
+        return any(row.model in (job.model, *job.checkpoint.aliases) for row in rows)
 
     def _once(self, entry: Entry, job: Job) -> bool:
         """Let a failed entry be tried once a run.

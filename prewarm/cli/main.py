@@ -33,6 +33,8 @@ COMMANDS: dict[str, str] = {
     "verify": "Prove what is published once more, here.",
     "drift": "Tell what a deployment compiled by itself, and why.",
     "doctor": "Check whether this machine is able.",
+    "retry": "Queue again what failed or left for want of room.",
+    "gc": "Remove what nobody needs and what is over the limits.",
     "completion": "Print the completion script of a shell.",
 }
 

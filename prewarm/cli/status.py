@@ -10,6 +10,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from prewarm.cli.status_fields import (
 from prewarm.config import load_settings
 from prewarm.environment import short_of
 from prewarm.errors import RegistryError
+from prewarm.store.house_note import read_house_note
 from prewarm.store.quarantine import Quarantine, read_quarantine
 from prewarm.store.status import Status
 from prewarm.store.timestamp import epoch_seconds
@@ -67,8 +69,13 @@ def command(
     rows = _wanted([row for row in read_status(settings.state_dir) if _matters(row)], models)
     entries = _entries(rows, settings.state_dir)
     quarantine = read_quarantine(settings.state_dir)
+    house = read_house_note(settings.state_dir)
     if as_json:
-        told = {"entries": entries, "quarantine": quarantine_fields(quarantine)}
+        told = {
+            "entries": entries,
+            "quarantine": quarantine_fields(quarantine),
+            "house": None if house is None else asdict(house),
+        }
         click.echo(json.dumps(told, indent=2))
         return
     if not entries:
@@ -78,6 +85,8 @@ def command(
     click.echo("\n".join(_table(entries, now_s)))
     if quarantine.bundles:
         click.echo(_footer(quarantine))
+    if house is not None and house.problem is not None:
+        click.echo(house.problem)
     if with_log:
         for entry in entries:
             click.echo(_log(entry))
@@ -130,17 +139,25 @@ def _cells(entry: Mapping[str, Any], now_s: float) -> tuple[Cell, ...]:
         Cell(speed(entry)),
         Cell(size(bundle["size_bytes"]) if bundle else ""),
         Cell(age(now_s - epoch_seconds(entry["updated_at"]))),
-        Cell(_reason(entry)),
+        Cell(_reason(entry, now_s)),
     )
 
 
-def _reason(entry: Mapping[str, Any]) -> str:
+def _reason(entry: Mapping[str, Any], now_s: float) -> str:
     notes = [entry["reason"]] if entry["reason"] else []
     if entry["requires"]:
         notes.append(f"warm only with the {', '.join(entry['requires'])}")
     if entry["covers"] == "declared order":
         notes.append("covers the declared order only")
+    if entry["next_try_at"] is not None:
+        notes.append(_next_try(entry, epoch_seconds(entry["next_try_at"]) - now_s))
     return "; ".join(notes)
+
+
+def _next_try(entry: Mapping[str, Any], wait_s: float) -> str:
+    times = "once" if entry["attempts"] == 1 else f"{entry['attempts']} times"
+    when = "now" if wait_s <= 0 else f"in {age(wait_s)}"
+    return f"tried {times}, `prewarm serve` tries again {when}"
 
 
 def _footer(quarantine: Quarantine) -> str:

@@ -28,6 +28,7 @@ from prewarm.deploy.select import choose, sentences
 from prewarm.environment import Difference
 from prewarm.errors import NotWarm, PrewarmError
 from prewarm.store.command_path import require_command_path
+from prewarm.store.leases import mark_used
 
 OnMiss = Literal["cold", "eager", "fail"]
 
@@ -102,6 +103,7 @@ def run_hook(wanted: Wanted, environ: Mapping[str, str]) -> Outcome:
             variables = _variables(wanted, prepared, started, environ, warnings)
             variables |= eager if len(started) < len(wanted.models) else {}
             _point(prepared, started, variables)
+            mark_used((wanted.cache_dir, found.published.entry.bundle.sha256) for found in started)
         except PrewarmError as error:
             if wanted.on_miss == "fail":
                 raise

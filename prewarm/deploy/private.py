@@ -35,6 +35,7 @@ from prewarm.deploy.listing import (
 )
 from prewarm.deploy.usable import require_usable
 from prewarm.errors import NoSpace, NotWarm, StoreCorrupt
+from prewarm.store.leases import leased
 from prewarm.store.torchside_copy import copy_torchside, torchside_digest
 from prewarm.store.whole_file import make_directory, write_errors
 
@@ -174,14 +175,15 @@ def _unpack_all(into: Path, bundles: Sequence[BundleFile]) -> dict[str, Written]
     from prewarm.store.bundle import ListedFile, bundle_path, unpack
 
     listed: list[ListedFile] = []
-    for bundle in bundles:
-        path = bundle_path(bundle.cache_dir, bundle.sha256)
-        sha256, size_bytes, earlier = bundle.sha256, bundle.size_bytes, tuple(listed)
-        try:
-            listed += unpack(path, into, sha256=sha256, size_bytes=size_bytes, earlier=earlier)
-        except StoreCorrupt as error:
-            # For a deployment a bundle of no use is no bundle.
-            raise NotWarm(f"{error}; {_mending(error)}", code=error.code) from error
+    with leased([(bundle.cache_dir, bundle.sha256) for bundle in bundles]):
+        for bundle in bundles:
+            path = bundle_path(bundle.cache_dir, bundle.sha256)
+            sha256, size_bytes, earlier = bundle.sha256, bundle.size_bytes, tuple(listed)
+            try:
+                listed += unpack(path, into, sha256=sha256, size_bytes=size_bytes, earlier=earlier)
+            except StoreCorrupt as error:
+                # For a deployment a bundle of no use is no bundle.
+                raise NotWarm(f"{error}; {_mending(error)}", code=error.code) from error
     files = {file.name: written(into / file.name, file.sha256) for file in listed}
     copy_torchside(into / SHIM)
     for path in sorted((into / SHIM).rglob("*.py")):

@@ -5,9 +5,10 @@ Owns the table's SQL. A digest holds while size, times and inode are what they w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from prewarm.store.connection import Connection
+from prewarm.store.connection import Connection, to_json
 
 
 class Files(Connection):
@@ -64,3 +65,10 @@ class Files(Connection):
     def forget_file(self, path: Path | str) -> None:
         """Let the next who asks for the digest of a file read it."""
         self.execute("DELETE FROM files WHERE path = :path", {"path": str(path)})
+
+    def forget_files(self, paths: Iterable[str]) -> None:
+        """Forget the digests of files that are gone."""
+        self.execute(
+            "DELETE FROM files WHERE path IN (SELECT value FROM json_each(:paths))",
+            {"paths": to_json(list(paths))},
+        )

@@ -1,7 +1,7 @@
-"""What is tried again, and what waits: moves of many entries at once in the table ``entries``.
+"""What waits for a word, for its time or for room: moves of many entries at once.
 
-Owns the SQL of ``prewarm retry``, of retries that are due, and of the reason why nothing begins.
-Each is one guarded UPDATE, so it needs no lock beside a daemon at work.
+Owns the SQL of ``prewarm retry``, of eviction, and of the reason why nothing begins. Each is one
+guarded UPDATE, so it needs no lock beside a daemon at work.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Iterable
 
 from prewarm.store.connection import Connection, to_json
 
-#: The code of an entry whose bundle left the manifest for the bounds of the cache.
-EVICTED = "evicted"
+#: Codes of an entry that rests though its checkpoint is there, until somebody asks for it: its
+#: bundle left the manifest for want of room, or since nobody used it.
+EVICTED = frozenset({"evicted", "unused"})
 
 
 class Retries(Connection):
@@ -28,17 +29,49 @@ class Retries(Connection):
               next_try_at = NULL, updated_at = :at
             WHERE (:models IS NULL OR model IN (SELECT value FROM json_each(:models)))
               AND environment_id != ''
-              AND (status = 'failed' OR (status = 'stale' AND code = :evicted)
+              AND (status = 'failed' OR (status = 'stale' AND code IN ('evicted', 'unused'))
                 OR (status = 'queued' AND next_try_at IS NOT NULL))
             RETURNING model
             """,
             {
                 "models": None if models is None else to_json(list(models)),
-                "evicted": EVICTED,
                 "at": at,
             },
         )
         return tuple(sorted({row["model"] for row in rows}))
+
+    def evict(self, sha256: str, *, reason: str, code: str, at: str) -> tuple[str, ...]:
+        """Take the entries that are published from a bundle out of the manifest; return the models.
+
+        Their record stays, so that it is known what they took; the bundle is theirs no more.
+        """
+        rows = self.query(
+            """
+            UPDATE entries SET status = 'stale', reason = :reason || model || '`', code = :code,
+              bundle_sha256 = NULL, updated_at = :at
+            WHERE bundle_sha256 = :sha256 AND status IN ('warm', 'partial')
+            RETURNING model
+            """,
+            {
+                "sha256": sha256,
+                "reason": f"{reason}; build it again with `prewarm retry ",
+                "code": code,
+                "at": at,
+            },
+        )
+        return tuple(sorted(row["model"] for row in rows))
+
+    def readmit(self, entry_id: int, *, at: str) -> bool:
+        """Queue an entry that was evicted for want of room; tell whether it still rested so."""
+        rows = self.query(
+            """
+            UPDATE entries SET status = 'queued', reason = NULL, code = NULL, attempts = 0,
+              next_try_at = NULL, updated_at = :at
+            WHERE id = :id AND status = 'stale' AND code = 'evicted' RETURNING id
+            """,
+            {"id": entry_id, "at": at},
+        )
+        return bool(rows)
 
     def last_failure_code(self, entry_id: int) -> str | None:
         """Return the code of an entry's last failure; its own row has forgotten it under work."""

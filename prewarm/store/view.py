@@ -1,8 +1,8 @@
 """The quick look at the database for ``status`` and ``explain``: read-only, by plain sqlite3.
 
-Owns one read of entries and aliases, one of environments, and one of known digests. Imports nothing
-that takes long (no sqlite-utils), writes nothing, migrates nothing, and works for a user who may
-not write the state directory.
+Owns the reads of entries and aliases, of environments, of known digests, and, for the plan of what
+is collected, of the use of bundles. Imports nothing that takes long (no sqlite-utils), writes
+nothing, migrates nothing, and works for a user who may not write the state directory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from typing import Any
 from urllib.parse import quote
 
 from prewarm.errors import LockHeld, NotWritable, PrewarmError, StoreCorrupt
+from prewarm.store.collect_plan import Use
 from prewarm.store.schema import SCHEMA_VERSION
+from prewarm.store.timestamp import epoch_seconds
 
 #: A reader waits only for a writer that is folding the write-ahead log.
 _BUSY_TIMEOUT_S = 2.0
@@ -31,6 +33,24 @@ ORDER BY entries.model, entries.environment_id
 """
 
 _ENVIRONMENTS_SQL = "SELECT id, facts FROM environments"
+
+# Who stands on a bundle, and when it was proven or started from last; and the bundles that work may
+# be sharing or starting from now, those of the architecture.
+_USES_SQL = """
+SELECT bundle_sha256, model, status IN ('building', 'proving'),
+  json_extract(record, '$.proof.proved_at') FROM entries
+WHERE bundle_sha256 IS NOT NULL AND status IN ('building', 'proving', 'warm', 'partial')
+UNION ALL
+SELECT bundle_sha256, NULL, 0, max(at) FROM reports
+WHERE bundle_sha256 IS NOT NULL GROUP BY bundle_sha256
+UNION ALL
+SELECT bundles.sha256, NULL, 1, NULL FROM bundles WHERE architecture IN (
+  SELECT checkpoints.architecture FROM checkpoints JOIN entries ON entries.model = checkpoints.name
+  WHERE entries.status IN ('building', 'proving')
+)
+"""
+
+_PATHS_SQL = "SELECT path FROM files"
 
 _DIGESTS_SQL = """
 SELECT path, size_bytes, mtime_ns, ctime_ns, inode, digest FROM files
@@ -83,6 +103,32 @@ def read_environments(state_dir: Path) -> dict[str, dict[str, str | None]]:
         PrewarmError: as ``read_status``.
     """
     return {row[0]: json.loads(row[1]) for row in _rows(state_dir, _ENVIRONMENTS_SQL)}
+
+
+def read_uses(state_dir: Path) -> dict[str, Use]:
+    """Return what the state knows of each bundle's use, by its digest.
+
+    Raises:
+        PrewarmError: as ``read_status``.
+    """
+    uses: dict[str, Use] = {}
+    for sha256, model, is_worked_with, used_at in _rows(state_dir, _USES_SQL):
+        known = uses.get(sha256, Use())
+        uses[sha256] = Use(
+            models=(*known.models, model) if model is not None else known.models,
+            used_s=max(known.used_s, epoch_seconds(used_at) if used_at else 0.0),
+            is_worked_with=known.is_worked_with or bool(is_worked_with),
+        )
+    return uses
+
+
+def read_paths(state_dir: Path) -> tuple[str, ...]:
+    """Return the files whose digests are kept.
+
+    Raises:
+        PrewarmError: as ``read_status``.
+    """
+    return tuple(row[0] for row in _rows(state_dir, _PATHS_SQL))
 
 
 def read_digests(state_dir: Path, paths: Iterable[Path]) -> dict[tuple[str | int, ...], str]:

@@ -18,7 +18,9 @@ import pytest
 
 from prewarm.cli.status import age, size
 from prewarm.store.database import Database
+from prewarm.store.house_note import HouseNote, write_house_note
 from prewarm.store.status import Status
+from prewarm.store.timestamp import timestamp
 
 Result = tuple[int, str, str]
 Prewarm = Callable[..., Result]
@@ -204,6 +206,42 @@ def test_an_empty_state_is_no_error(database: Database, prewarm: Prewarm, state_
         "quarantine": {
             "bundles": 0, "size_bytes": 0, "directory": str(state_dir / "quarantine"),
         },
+        "house": None,
+    }  # fmt: skip
+
+
+def test_what_is_tried_again_says_when(
+    database: Database, prewarm: Prewarm, state_dir: Path
+) -> None:
+    now_s = time.time()
+    for model, attempts, wait_s in (("a", 1, 200), ("b", 3, -5), ("c", 8, None)):
+        next_try_at = None if wait_s is None else timestamp(now_s + wait_s)
+        database.put_entry(
+            model, "e", at=AT, status=Status.FAILED, reason="timed out", code="timeout",
+            attempts=attempts, next_try_at=next_try_at,
+        )  # fmt: skip
+
+    _, out, _ = prewarm("status", "--state-dir", state_dir)
+
+    assert [line.partition("timed out")[2] for line in out.splitlines()[1:]] == [
+        "; tried once, `prewarm serve` tries again in 3 min",
+        "; tried 3 times, `prewarm serve` tries again now",
+        "",
+    ]
+
+
+def test_bundles_over_the_limit_are_told_at_the_end(
+    filled: Database, prewarm: Prewarm, state_dir: Path
+) -> None:
+    write_house_note(state_dir, HouseNote(AT, 12, 10, "bundles take 12 bytes, all in use"))
+
+    _, out, _ = prewarm("status", "--state-dir", state_dir)
+    _, told, _ = prewarm("status", "--state-dir", state_dir, "--json")
+
+    assert out.splitlines()[-1] == "bundles take 12 bytes, all in use"
+    assert json.loads(told)["house"] == {
+        "at": AT, "bundle_bytes": 12, "limit_bytes": 10,
+        "problem": "bundles take 12 bytes, all in use",
     }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from prewarm.store.bundle import bundle_path
+from prewarm.store.leases import leases_directory
 from prewarm.store.manifest import manifests_directory
 
 from .conftest import FILES, Publisher
@@ -715,3 +716,15 @@ def as_nobody(*arguments: object) -> tuple[int, str]:
     with os.fdopen(reading) as file:
         text = file.read()
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
+
+
+def test_each_start_marks_its_bundle_as_used_where_it_may(
+    publish: Publisher, hook: Run, tmp_path: Path
+) -> None:
+    info = publish()
+    assert hook("--on-miss", "fail").returncode == 0
+    leases = leases_directory(publish.cache_dir)
+    assert not leases.exists(), "the builder makes it, or nobody"
+    leases.mkdir()
+    assert hook("--on-miss", "fail").returncode == 0
+    assert [path.name for path in leases.iterdir()] == [f"{info.sha256}.used"]

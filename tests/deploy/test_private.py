@@ -15,8 +15,9 @@ import pytest
 from prewarm.deploy import private
 from prewarm.deploy.listing import NAME, changed_files, read_listing
 from prewarm.deploy.private import BundleFile, prepare, tree_name
-from prewarm.errors import NoSpace, NotWarm, NotWritable
+from prewarm.errors import NoSpace, NotWarm, NotWritable, StoreCorrupt
 from prewarm.store.bundle import BundleInfo, bundle_path
+from prewarm.store.leases import leases_directory
 
 from .conftest import FILES, Publisher
 
@@ -51,6 +52,25 @@ def test_a_tree_is_filled_then_only_looked_at(into: Path, one: BundleFile) -> No
     assert (first.tree / "shim" / "sitecustomize.py").is_file()
     assert (first.tree / "shim" / "prewarm_torchside" / "shim.py").is_file()
     assert not (into / private.LOCK).exists(), "a look takes no lock"
+
+
+def test_a_bundle_is_leased_while_it_is_unpacked_and_no_longer(
+    into: Path, one: BundleFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = leases_directory(one.cache_dir)
+    leases.mkdir()
+    held: list[list[str]] = []
+
+    def unpack(*_: object, **__: object) -> None:
+        held.append([path.name[:64] for path in leases.iterdir()])
+        raise StoreCorrupt("told by the test")
+
+    monkeypatch.setattr("prewarm.store.bundle.unpack", unpack)
+    with pytest.raises(NotWarm, match="told by the test"):
+        prepare(into, [one])
+
+    assert held == [[one.sha256]]
+    assert list(leases.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from prewarm.errors import NotWritable, PrewarmError, StoreCorrupt
+from prewarm.store.collect_plan import Use
 from prewarm.store.database import Database
 from prewarm.store.status import Status
-from prewarm.store.view import StatusRow, read_digests, read_status
+from prewarm.store.view import StatusRow, read_digests, read_paths, read_status, read_uses
 
 At = Callable[[float], str]
 Unprivileged = Callable[[], AbstractContextManager[None]]
@@ -150,3 +151,43 @@ def test_known_digests_are_read_with_what_they_hold_for(
     found = read_digests(state_dir, [Path("/m/one"), Path("/m/none")])
 
     assert found == {("/m/one", 5, 1, 2, 3): "d1"}
+
+
+def test_the_use_of_a_bundle_is_its_last_proof_or_reported_start(
+    database: Database, state_dir: Path, at: At, record: Record
+) -> None:
+    for model, second in (("a", 10.0), ("b", 30.0)):
+        proof = {"proof": {"proved_at": at(second)}}
+        database.put_entry(
+            model, "e", at=at(0), status=Status.WARM, record=record(**proof), bundle_sha256="1"
+        )
+    database.put_entry("gone", "e", at=at(0), status=Status.RETIRED, reason="r", bundle_sha256="2")
+    assert read_uses(state_dir) == {"1": Use(("a", "b"), 1_800_000_030.0)}
+    database.add_report(
+        "a", "e", bundle_sha256="1", at=at(50), uid=None, first_answer_s=None, compiled=None,
+        report={},
+    )  # fmt: skip
+    assert read_uses(state_dir)["1"].used_s == 1_800_000_050.0
+
+
+def test_work_holds_its_bundle_and_those_that_it_may_start_from(
+    database: Database, state_dir: Path, at: At
+) -> None:
+    database.see_checkpoint("m", "/m", digest="d", architecture="arch", at=at(0))
+    entry = database.put_entry("m", "e", at=at(0), bundle_sha256="own")
+    for sha256, architecture in (("near", "arch"), ("far", "other")):
+        database.add_bundle(
+            sha256, build_key="k", architecture=architecture, environment_id="e", size_bytes=1,
+            unpacked_bytes=1, files=1, record=None, at=at(0),
+        )  # fmt: skip
+    assert read_uses(state_dir) == {}
+    database.move(entry.id, Status.PROVING, at=at(1))
+    uses = read_uses(state_dir)
+    assert {name for name, use in uses.items() if use.is_worked_with} == {"own", "near"}
+
+
+def test_paths_of_known_digests_are_listed(database: Database, state_dir: Path) -> None:
+    database.put_file_digest("/a", size_bytes=1, mtime_ns=1, ctime_ns=1, inode=1, digest="d")
+    assert read_paths(state_dir) == ("/a",)
+    database.forget_files(["/a", "/b"])
+    assert read_paths(state_dir) == ()
