@@ -19,6 +19,7 @@ from types import FrameType
 
 from prewarm.build.adopt import adopt
 from prewarm.build.bench import Bench
+from prewarm.build.house import keep_house
 from prewarm.build.job_board import JobBoard
 from prewarm.build.look import Looker
 from prewarm.build.quarantine import mend
@@ -30,7 +31,6 @@ from prewarm.errors import PrewarmError
 from prewarm.log import Level, Log
 from prewarm.notify import Notifier
 from prewarm.registry.watcher import Changes, Watcher
-from prewarm.store.collect import collect
 
 #: Kinds of device; each has one worker, so that nothing is timed beside something else.
 DEVICES = ("cpu", "cuda")
@@ -38,8 +38,8 @@ DEVICES = ("cpu", "cuda")
 TICK_S = 1.0
 #: A full look is made this often, whatever was heard.
 RESCAN_S = 60.0
-#: What nobody names any more is collected this often.
-COLLECT_S = 3600.0
+#: House is kept this often.
+HOUSE_S = 3600.0
 #: After a look that failed the next one waits.
 TROUBLE_S = 10.0
 #: Children and threads have this long to end; a service manager waits longer.
@@ -126,7 +126,7 @@ class Daemon:
     def _loop(self, bench: Bench) -> None:
         looker = Looker(bench, self._board)
         self._first(bench)
-        look_at_s, collect_at_s = None, time.monotonic() + COLLECT_S
+        look_at_s, house_at_s = None, time.monotonic() + HOUSE_S
         latest: Changes | None = None
         while not self._stop.is_set():
             changes = self._next(latest, look_at_s)
@@ -138,9 +138,9 @@ class Daemon:
                 look_at_s = self._look(looker, changes)
             if self._reload.is_set():
                 self._reread()
-            if now_s >= collect_at_s:
-                collect_at_s = now_s + COLLECT_S
-                self._collect(bench)
+            if now_s >= house_at_s:
+                house_at_s = now_s + HOUSE_S
+                self._keep_house(bench)
             self._tend(bench)
 
     def _first(self, bench: Bench) -> None:
@@ -175,19 +175,18 @@ class Daemon:
         self._say()
         return time.monotonic() + self._settings.settle_s if survey.settling else None
 
-    def _collect(self, bench: Bench) -> None:
+    def _keep_house(self, bench: Bench) -> None:
         try:
-            found = collect(
-                self._settings.cache_dir,
-                self._settings.state_dir,
-                now_s=bench.now_s(),
-                grace_s=self._settings.grace_s,
-            )
+            kept = keep_house(bench)
         except PrewarmError as error:
             self._trouble(error)
             return
-        if found.bundles or found.problem:
-            self._log.event("collected", bundles=len(found.bundles), detail=found.problem)
+        if kept.is_news or kept.problem:
+            self._log.event(
+                "kept house", level="warning" if kept.problem else "info", detail=kept.problem,
+                bundles=len(kept.collected.bundles), logs=kept.logs, freed_bytes=kept.freed_bytes,
+                evicted=kept.evicted or None, queued=kept.readmitted or None,
+            )  # fmt: skip
 
     def _tend(self, bench: Bench) -> None:
         """Start anew what died, and tell the watchdog that the rest lives."""

@@ -186,3 +186,35 @@ def test_an_entry_that_cannot_be_built_stops_no_other(shop, serve, wait_until: W
     wait_until(lambda: bool(service.events("failed")) and bool(service.events("warm")))
     assert service.status("bad") == "failed"
     assert service.status("good") == "warm"
+
+
+def test_a_full_disk_leaves_the_service_up_and_the_queue_whole(
+    shop, serve, wait_until: Wait
+) -> None:
+    from prewarm.store.view import read_status
+
+    cache_dir = shop.settings.cache_dir
+    cache_dir.mkdir()
+    argv = ["mount", "-t", "tmpfs", "-o", "size=70m", "prewarm-test", str(cache_dir)]
+    mounted = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"mounting is not permitted here: {mounted.stderr.strip()}")
+    try:
+        (cache_dir / "full").write_bytes(bytes(10_000_000))
+        shop.model("m1")
+        service = serve()
+        wait_until(lambda: bool(service.events("trouble")))
+        assert service.status("m1") == "queued"
+        [trouble] = service.events("trouble")
+        assert trouble["code"] == "no_space"
+
+        def reason() -> str:
+            return read_status(shop.settings.state_dir)[0].reason or ""
+
+        wait_until(lambda: reason() == trouble["detail"])
+        assert f"waits for room: cache_dir {cache_dir} has " in reason()
+        (cache_dir / "full").unlink()
+        wait_until(lambda: service.status("m1") == "warm")
+        assert service.end() == 0
+    finally:
+        subprocess.run(["umount", "-l", str(cache_dir)], check=True)

@@ -37,8 +37,8 @@ def room_for_build(
         free_bytes = _free_bytes(directory)
         if free_bytes is not None and free_bytes < needed_bytes:
             return (
-                f"waits for room: {name} {directory} has {free_bytes:,} bytes free and a build "
-                f"needs {needed_bytes:,}; free some space there or run `prewarm gc`"
+                f"waits for room: {name} {directory} has {_megabytes(free_bytes)} free and a "
+                f"build needs {_megabytes(needed_bytes)}; free some space there"
             )
     return None
 
@@ -50,3 +50,8 @@ def _free_bytes(directory: Path) -> int | None:
     except OSError:
         return None
     return found.f_bavail * found.f_frsize if found.f_blocks else None
+
+
+def _megabytes(size_bytes: int) -> str:
+    # In whole ones, so that the sentence does not change with every byte.
+    return f"{size_bytes / 1e6:,.0f} MB"

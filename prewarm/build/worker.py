@@ -18,9 +18,10 @@ from prewarm.build.job import Job
 from prewarm.build.job_board import JobBoard
 from prewarm.build.lease import LEASE_S, Lease
 from prewarm.build.publish import publish
+from prewarm.build.room import room_for_build
 from prewarm.build.scan_run import process_job
 from prewarm.build.step import Step
-from prewarm.errors import LostLease, PrewarmError
+from prewarm.errors import LostLease, NoSpace, PrewarmError
 from prewarm.store.database import DATABASE_NAME, Database
 from prewarm.store.entries import Entry
 from prewarm.store.status import Status
@@ -42,6 +43,7 @@ class Worker:
         self._bench = bench
         self._board = board
         self._trouble = trouble
+        self._waits: bool | None = None  # not known yet what an earlier run told
         self._thread = threading.Thread(target=self._run, name=f"worker {device}", daemon=True)
 
     def start(self) -> None:
@@ -77,7 +79,7 @@ class Worker:
 
     def _claim(self, bench: Bench) -> Job | None:
         jobs = self._board.jobs_for(self.device)
-        if not jobs:
+        if not jobs or not self._has_room(bench):
             return None
         now_s = bench.now_s()
         entry = bench.database.claim(
@@ -90,6 +92,16 @@ class Worker:
             return None
         job = next(job for job in jobs if job.entry_id == entry.id)
         return replace(job, lease=entry.lease)
+
+    def _has_room(self, bench: Bench) -> bool:
+        """Tell whether a build may begin; what waits for room says so, once it begins or ends."""
+        reason = room_for_build(bench.settings, bench.database)
+        if reason is not None or self._waits is not False:
+            bench.database.tell_waiting(reason)
+        if reason is not None and not self._waits:
+            self._trouble(NoSpace(reason))
+        self._waits = reason is not None
+        return not self._waits
 
     def _work(self, bench: Bench, job: Job) -> None:
         assert job.lease is not None

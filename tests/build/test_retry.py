@@ -146,6 +146,22 @@ def test_outputs_that_differ_are_not_built_again_until_something_changes(shop) -
     assert "gave up" not in entry.reason
 
 
+def test_a_full_disk_keeps_its_turn_for_ever(shop) -> None:
+    shop.model("m1", compile="no_space")
+    shop.scan()
+    with Database(shop.settings.state_dir / DATABASE_NAME) as database:
+        entry = shop.entry("m1")
+        database.move(
+            entry.id, Status.FAILED, at=entry.updated_at, reason="r", code=entry.code, attempts=99
+        )
+    shop.scan()
+    entry = shop.entry("m1")
+    assert (entry.code, entry.attempts) == ("no_space", 100)
+    assert "gave up" not in entry.reason
+    waits_s = epoch_seconds(entry.next_try_at) - epoch_seconds(entry.updated_at)
+    assert 59 < waits_s <= 60
+
+
 def test_a_failure_can_be_recognised_when_nothing_changed(shop) -> None:
     shop.model("m1", compile="exit")
     shop.scan()
