@@ -75,6 +75,11 @@ class Shop:
             (found,) = [entry for entry in database.entries() if entry.model == model]
             return found
 
+    def known(self, model: str) -> bool:
+        """Say whether a scan has seen a model."""
+        with Database(self.settings.state_dir / DATABASE_NAME) as database:
+            return any(entry.model == model for entry in database.entries())
+
     def builds(self, model: str) -> list[str | None]:
         """Return the outcome of each compile run of a model."""
         with Database(self.settings.state_dir / DATABASE_NAME) as database:

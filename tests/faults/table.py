@@ -30,10 +30,14 @@ KINDS = {
     6: "uncacheable graphs (pytorch #191106, #130772)",
     7: "directory not usable (triton #518, pytorch #140765)",
     8: "damaged artifacts (vllm #35061, edutelligence #579)",
+    9: "many writers (triton #2688, #11512; vllm #24601)",
     10: "another device (vllm #41871, pytorch #170123)",
+    11: "half-written checkpoints and lost events (watchdog #586, #654, #504, #793; "
+    "triton-server #356)",
     12: "missing toolchain (pytorch #116696)",
     13: "stuck or starved workers (pytorch #190930, sglang #29862)",
     14: "stale code (pytorch #187319)",
+    15: "database and unit (codex #30957, redpanda #10944)",
     16: "bundles that lose shapes (rbln #805, unsloth-zoo)",
     17: "many small files (hf-mount)",
 }

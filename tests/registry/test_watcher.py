@@ -145,20 +145,13 @@ def test_everything_is_looked_at_on_a_timer(registry, wait_until):
         assert all(one.paths is None for one in watching.sets)
 
 
-def test_a_look_that_takes_long_is_made_less_often(registry, wait_until):
+def test_a_look_that_takes_long_is_made_less_often(registry):
     watcher = Watcher(registry.root, rescan_s=10.0, settle_s=0.0, stop=threading.Event())
-    assert watcher._is_full_due(10.0)
-    watcher.note_look(0.001)
-    watcher._next(0.0)
-    assert watcher._is_full_due(10.0)
-    watcher.note_look(0.1)
-    watcher._next(0.0)
-    assert not watcher._is_full_due(39.0)
-    assert watcher._is_full_due(41.0)
-    watcher.note_look(100.0)
-    watcher._next(0.0)
-    assert not watcher._is_full_due(99.0)
-    assert watcher._is_full_due(100.0)
+    due = [watcher._is_full_due(now_s) for now_s in (9.0, 10.0)]
+    for took_s, times in ((0.001, (9.0, 10.0)), (0.1, (39.0, 40.0)), (100.0, (99.0, 100.0))):
+        watcher._plan(0.0, took_s)
+        due += [watcher._is_full_due(now_s) for now_s in times]
+    assert due == [False, True] * 4
 
 
 # -- what a scan makes of it
