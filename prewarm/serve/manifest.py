@@ -11,7 +11,7 @@ from prewarm.serve.conditional import best_encoding, has_already
 from prewarm.serve.shelf import Shelves
 
 #: A slow reader holds one piece in memory, not the whole.
-_PIECE_BYTES = 128 << 10
+_PIECE_BYTES = 256 << 10
 
 
 class PiecesResponse(Response):

@@ -1,4 +1,4 @@
-"""The speed and memory figures of the builder and the hook, from one command.
+"""The speed and memory figures of the builder, its HTTP side and the hook, from one command.
 
 With the machine named.
 
@@ -11,6 +11,7 @@ within this run. ``--quick`` leaves out the two real builds.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import platform
@@ -23,6 +24,8 @@ import time
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from serve import DOWNLOADS, answers, downloads
 
 from prewarm import __version__
 from prewarm.cli.demo_registry import write_demo_registry
@@ -60,6 +63,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="prewarm-bench-") as root:
         figures = [*hook_figures(Path(root) / "hook"), *status_figures(Path(root) / "status")]
+        figures += serve_figures(Path(root) / "serve")
         if not options.quick:
             figures += build_figures(Path(root) / "build")
     result = {"machine": machine(), "at": timestamp(time.time()), "figures": []}
@@ -125,31 +129,13 @@ def hook_figures(root: Path) -> list[Figure]:
     state_dir.mkdir(parents=True)
     with Database(state_dir / DATABASE_NAME) as database:
         add_entries(database, environment.id, environment.to_dict(), asdict(info), count=1)
-        manifest = build_manifest(
-            builder="bench",
-            version=__version__,
-            entries=database.entries(),
-            checkpoints=database.checkpoints(),
-            environments=database.environments(),
-            at=timestamp(time.time()),
-        )
-    write_manifest(cache_dir, manifest, load_or_create_key(state_dir))
+        publish(database, cache_dir, state_dir)
 
     def hook(into: Path) -> tuple[float, float]:
         return timed(
-            [
-                "hook",
-                "model-0000/v1",
-                "--into",
-                str(into),
-                "--on-miss",
-                "fail",
-                "--cache-dir",
-                str(cache_dir),
-                "--env-file",
-                str(root / "env"),
-            ]
-        )
+            ["hook", "model-0000/v1", "--into", str(into), "--on-miss", "fail",
+             "--cache-dir", str(cache_dir), "--env-file", str(root / "env")]
+        )  # fmt: skip
 
     filled = [hook(root / f"private-{number}") for number in range(ROUNDS)]
     right = [hook(root / "private-0") for _ in range(ROUNDS)]
@@ -170,6 +156,43 @@ def status_figures(root: Path) -> list[Figure]:
         Figure(f"status, {ENTRIES} entries", median(ran), 0.25, "s"),
         Figure("status, resident", memory(ran), 120.0, "MB"),
     ]
+
+
+def serve_figures(root: Path) -> list[Figure]:
+    """The server over a thousand entries and one bundle; it and the load share the cores."""
+    cache_dir, state_dir = root / "cache", root / "state"
+    state_dir.mkdir(parents=True)
+    content = random.Random(0).randbytes(UNPACKED_BYTES)
+    sha256 = hashlib.sha256(content).hexdigest()
+    bundle_path(cache_dir, sha256).parent.mkdir(parents=True)
+    bundle_path(cache_dir, sha256).write_bytes(content)
+    with Database(state_dir / DATABASE_NAME) as database:
+        add_entries(database, "e" * 16, {"device": "cpu"}, {}, count=ENTRIES)
+        publish(database, cache_dir, state_dir)
+    plain = answers(root, count=1_000)
+    packed = answers(root, count=1_000, encoding="zstd")
+    loaded = downloads(root, sha256)
+    what, much = f"1,000 manifests of {ENTRIES} entries", f"{DOWNLOADS} downloads of 130 MB at once"
+    return [
+        Figure(f"{what}, 50 connections", plain.seconds, 2.0, "s"),
+        Figure(f"{what}, 50 connections, zstd", packed.seconds, 2.0, "s"),
+        Figure(f"{much}, all right", loaded.seconds, 120.0, "s"),
+        Figure(f"{much}, the server grows by", loaded.peak_mb - loaded.before_mb, 50.0, "MB"),
+        Figure("server, resident", max(plain.peak_mb, packed.peak_mb, loaded.peak_mb), 120.0, "MB"),
+    ]
+
+
+def publish(database: Database, cache_dir: Path, state_dir: Path) -> None:
+    """Write the manifest as a scan does."""
+    manifest = build_manifest(
+        builder="bench",
+        version=__version__,
+        entries=database.entries(),
+        checkpoints=database.checkpoints(),
+        environments=database.environments(),
+        at=timestamp(time.time()),
+    )
+    write_manifest(cache_dir, manifest, load_or_create_key(state_dir))
 
 
 def build_figures(root: Path) -> list[Figure]:
