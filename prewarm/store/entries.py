@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
@@ -243,24 +243,6 @@ class Entries(Connection):
             {"at": at, "until": until},
         )
         return tuple(_entry(row) for row in rows)
-
-    def _retire_entries(self, present_names: Iterable[str], *, at: str) -> set[str]:
-        resting = set(sources(Status.RETIRED)) - WORKING - {Status.RETIRED}
-        rows = self.query(
-            """
-            UPDATE entries SET status = 'retired', code = 'checkpoint_gone', updated_at = :at,
-              reason = 'the checkpoint is gone from the registry, or left out', next_try_at = NULL
-            WHERE model NOT IN (SELECT value FROM json_each(:present))
-              AND status IN (SELECT value FROM json_each(:resting))
-            RETURNING model
-            """,
-            {
-                "present": to_json(list(present_names)),
-                "resting": to_json(sorted(resting)),
-                "at": at,
-            },
-        )
-        return {row["model"] for row in rows}
 
     def _lost(self, entry_id: int, to: Status, lease: str | None) -> LostLease:
         rows = self.query("SELECT * FROM entries WHERE id = :id", {"id": entry_id})

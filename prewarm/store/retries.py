@@ -1,7 +1,7 @@
 """What waits for a word, for its time or for room: moves of many entries at once.
 
-Owns the SQL of ``prewarm retry``, of eviction, and of the reason why nothing begins. Each is one
-guarded UPDATE, so it needs no lock beside a daemon at work.
+Owns the SQL of ``prewarm retry``, of eviction, of retiring, and of the reason why nothing begins.
+Each is one guarded UPDATE, so it needs no lock beside a daemon at work.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from prewarm.store.connection import Connection, to_json
+from prewarm.store.status import WORKING, Status, sources
 
 #: Codes of an entry that rests though its checkpoint is there, until somebody asks for it: its
 #: bundle left the manifest for want of room, or since nobody used it.
@@ -103,3 +104,21 @@ class Retries(Connection):
             """,
             {"reason": reason},
         )
+
+    def _retire_entries(self, present_names: Iterable[str], *, at: str) -> set[str]:
+        resting = set(sources(Status.RETIRED)) - WORKING - {Status.RETIRED}
+        rows = self.query(
+            """
+            UPDATE entries SET status = 'retired', code = 'checkpoint_gone', updated_at = :at,
+              reason = 'the checkpoint is gone from the registry, or left out', next_try_at = NULL
+            WHERE model NOT IN (SELECT value FROM json_each(:present))
+              AND status IN (SELECT value FROM json_each(:resting))
+            RETURNING model
+            """,
+            {
+                "present": to_json(list(present_names)),
+                "resting": to_json(sorted(resting)),
+                "at": at,
+            },
+        )
+        return {row["model"] for row in rows}

@@ -148,3 +148,14 @@ def test_a_model_that_is_back_is_proven_and_not_compiled(shop) -> None:
     aside.rename(directory)
     assert shop.scan().all_warm
     assert shop.builds("m1") == ["compiled"]
+
+
+def test_a_look_without_news_writes_no_event(shop) -> None:
+    shop.declare(change=("dynamic = false", "dynamical = false"))
+    shop.model("m1")
+    for _ in range(3):
+        shop.scan()
+    with Database(shop.settings.state_dir / DATABASE_NAME) as database:
+        assert [event.code for event in database.events("m1")] == ["bad_declaration"]
+        (entry,) = database.entries_of("m1")
+    assert (entry.status, entry.attempts, entry.next_try_at) == (Status.FAILED, 0, None)
