@@ -72,6 +72,7 @@ def with_table(text: str, rows: list[dict[str, Any]]) -> str:
 def _cell(text: str) -> str:
     # Directories of a test run and digests of its files say nothing to a reader.
     text = re.sub(r"(?<![\w.])/(?:[\w.+~%-]+/)+(?=[\w.])", "…/", text)
+    text = re.sub(r" at 0x[0-9a-f]+", "", text)
     text = re.sub(r"\b[0-9a-f]{16,}\b", "…", text).replace("|", "\\|").replace("……", "…")
     if len(text) <= LONGEST:
         return text

@@ -32,6 +32,7 @@ def why_not() -> str | None:
 
 def make_tree(into: Path) -> None:
     """Make a bootable Debian tree with prewarm in /opt/prewarm and its unit in place."""
+    make_room()
     if not (into / "etc" / "debian_version").exists():
         done = subprocess.run(
             ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(into)],
@@ -60,10 +61,28 @@ def make_tree(into: Path) -> None:
     shutil.copy(ROOT / "tests" / "build" / "fake_child.py", into / "opt" / "fake_child.py")
 
 
+def make_room() -> None:
+    """Give systemd-nspawn the tmpfs that it expects below /run, where nothing booted made one."""
+    place = Path("/run/systemd/nspawn")
+    place.mkdir(parents=True, exist_ok=True)
+    if subprocess.run(["mountpoint", "-q", str(place)], check=False).returncode != 0:
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(place)], check=True)
+
+
 def inside(tree: Path, command: str) -> None:
     """Run a command in a tree that is not booted."""
     subprocess.run(
-        ["systemd-nspawn", "--quiet", "--register=no", "-D", str(tree), "sh", "-ec", command],
+        [
+            "systemd-nspawn",
+            "--quiet",
+            "--register=no",
+            "--keep-unit",
+            "-D",
+            str(tree),
+            "sh",
+            "-ec",
+            command,
+        ],
         check=True,
         stdin=subprocess.DEVNULL,
     )

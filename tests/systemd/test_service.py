@@ -96,7 +96,7 @@ def test_a_checkpoint_that_is_copied_in_slowly_becomes_warm_and_a_deployment_sta
         " --on-miss fail"
     )
     unit.write_text(
-        "[Service]\nType=oneshot\nRuntimeDirectory=server\nRuntimeDirectoryPreserve=yes\n"
+        "[Service]\nUser=prewarm\nType=oneshot\nRuntimeDirectory=server\nRuntimeDirectoryPreserve=yes\n"
         f"EnvironmentFile=-/run/server/env\nExecStartPre={hook}\n"
         "ExecStart=/bin/sh -c 'test -d \"$TORCHINDUCTOR_CACHE_DIR\" && echo started warm'\n"
     )
@@ -108,10 +108,10 @@ def test_it_survives_kill_9_of_itself_and_of_a_child_a_restart_and_a_power_cut(
     box: Container,
 ) -> None:
     box.run("systemctl enable --now prewarm")
-    marks = box.tree / "marks"
-    marks.mkdir(mode=0o777)
+    marks = box.tree / "var/lib/prewarm/marks"  # the service may write to nothing else
+    marks.mkdir()
     marks.chmod(0o777)
-    put(box, "m", marks="/marks", hold=["compile-begun"])
+    put(box, "m", marks="/var/lib/prewarm/marks", hold=["compile-begun"])
     reached = marks / "compile-begun.reached"
 
     box.wait(reached.exists)
