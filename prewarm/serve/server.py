@@ -7,6 +7,7 @@ log but through ``House.tell``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -24,6 +25,8 @@ _KEEP_ALIVE_S = 5
 
 #: Longest line and headers of a request.
 _HEADERS_BYTES = 16 << 10
+
+_TICK_S = 1.0
 
 #: What the event loop needs to end once every connection is cut.
 _LAST_S = 2.0
@@ -65,6 +68,8 @@ class Server:
         """Serve from now on; returns when connections are taken."""
         self._thread.start()
         self._uvicorn.announced.wait()
+        if not self._uvicorn.started:
+            raise RuntimeError("the HTTP server ended before it took a connection")
 
     def changed(self) -> None:
         """Tell that an entry came to rest, so that who waits for it is answered at once."""
@@ -75,6 +80,7 @@ class Server:
         self._call(self._app.state.waiting.close)
         self._uvicorn.config.timeout_graceful_shutdown = math.ceil(timeout_s)
         self._uvicorn.should_exit = True
+        self._call(self._uvicorn.ending.set)
         if self._thread.ident is not None:
             self._thread.join(math.ceil(timeout_s) + _LAST_S)
         for listener in self._listeners:
@@ -104,10 +110,18 @@ class _Announced(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.announced = threading.Event()
+        self.ending = asyncio.Event()
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         await super().startup(sockets)
         self.announced.set()
+
+    async def main_loop(self) -> None:
+        """Wake once a second, for the date of the answers, and at once to end."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TICK_S):
+                    await self.ending.wait()
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         await super().shutdown(sockets)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable
@@ -7,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from prewarm.serve.house import Limits
 from prewarm.store.database import Database
 from prewarm.store.requests import RequestRow
 from prewarm.store.status import Status
@@ -123,17 +123,21 @@ def test_a_builder_that_published_nothing_takes_wishes(serve: Callable[..., Serv
     assert (answer.status, answer.json["status"], len(_wishes(house))) == (200, None, 1)
 
 
-def test_only_so_many_wait(serve: Callable[..., Served], wait_until: Wait) -> None:
-    house = serve(limits=Limits(waiters=2))
-    house.add_entry("m", Status.QUEUED)
-    first = [_in_background(house, {"model": "m", "wait_s": 600}) for _ in range(2)]
-    wait_until(lambda: b"prewarm_waiting 2.0" in house.get("/metrics").body)
-    answer = house.post("/v1/requests", {"model": "m", "wait_s": 600})
+def test_two_hundred_wait_at_once_and_no_more(house: Served, wait_until: Wait) -> None:
+    body = b'{"model": "m/1", "wait_s": 600}'
+    waiting = [house.connect() for _ in range(house.limits.waiters)]
+    for asking in waiting:
+        asking.request("POST", "/v1/requests", body=body)
+    wait_until(lambda: b"prewarm_waiting 200.0" in house.get("/metrics").body)
+    answer = house.post("/v1/requests", body)
     assert (answer.status, answer.code) == (503, "busy")
     assert int(answer.headers["retry-after"]) > 0
-    assert house.post("/v1/requests", {"model": "m"}).status == 200  # without waiting
+    assert house.post("/v1/requests", {"model": "m/1"}).status == 200  # without waiting
+    assert len(_wishes(house)) == 1
     _move(house, Status.FAILED, reason="it failed")
-    assert [answered().json["status"] for answered in first] == ["failed", "failed"]
+    for asking in waiting:
+        assert json.loads(asking.getresponse().read())["status"] == "failed"
+        asking.close()
 
 
 def test_who_goes_away_waits_no_more(house: Served, wait_until: Wait) -> None:
