@@ -140,4 +140,6 @@ def _problem(stays_bytes: int, bounds: Bounds) -> str | None:
 
 
 def _days(seconds: float) -> str:
-    return f"{seconds / 86_400:.3g} days" if seconds >= 86_400 else f"{seconds / 3600:.3g} hours"
+    if seconds >= 2 * 86_400:
+        return f"{seconds / 86_400:.3g} days"
+    return f"{seconds / 3600:.3g} hours"
