@@ -7,6 +7,7 @@ one tell what another machine writes to it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,8 @@ def read_mount_table() -> str:
         return ""
 
 
+# Kept for whoever asks every second: the table changes rarely.
+@functools.lru_cache(maxsize=16)
 def mount_of(path: Path, mount_table: str) -> Mount | None:
     """Return the mount that ``path`` lies on, None where the table says nothing."""
     best: Mount | None = None
@@ -53,6 +56,7 @@ def mount_of(path: Path, mount_table: str) -> Mount | None:
     return best
 
 
+@functools.lru_cache(maxsize=16)
 def mount_points_below(path: Path, mount_table: str) -> frozenset[str]:
     """Return the places inside ``path`` at which something else is mounted."""
     return frozenset(

@@ -39,8 +39,13 @@ class Burst:
         self._settling: dict[str, float] = {}
         self._rests_until_s = 0.0
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to be told unless something happens."""
+        return not (self._paths or self._settling)
+
     def add(self, paths: Iterable[str], now_s: float) -> None:
-        """Add the paths of events that happened just now."""
+        """Add the paths of events that happened up to now."""
         paths = tuple(paths)
         if not paths:
             return

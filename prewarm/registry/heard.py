@@ -6,6 +6,7 @@ Owns the lock between them. Nothing is lost while nobody asks: paths are kept on
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable
 from typing import Literal
 
@@ -25,10 +26,12 @@ class Heard:
         self._lock = threading.Lock()
         self._paths: set[str] = set()
         self._fault: Fault | None = None
+        self._last_s = 0.0
 
     def note(self, paths: Iterable[str]) -> None:
         """Keep where something happened."""
         with self._lock:
+            self._last_s = time.monotonic()
             self._paths.update(paths)
             full = len(self._paths) > MAX_KEPT
             if full:
@@ -42,13 +45,11 @@ class Heard:
             if self._fault is None or _WORSE.index(fault) > _WORSE.index(self._fault):
                 self._fault = fault
 
-    def take(self) -> set[str]:
-        """Return the paths and forget them."""
-        if not self._paths:
-            return set()
+    def take(self) -> tuple[set[str], float]:
+        """Return the paths and forget them; and when the last one was heard, monotonic."""
         with self._lock:
             paths, self._paths = self._paths, set()
-            return paths
+            return paths, self._last_s
 
     def take_fault(self) -> Fault | None:
         """Return the worst fault and forget it."""

@@ -69,8 +69,8 @@ class Observing:
             with contextlib.suppress(RuntimeError):  # it was never started
                 observer.join()
 
-    def take(self) -> set[str]:
-        """Return where something happened since the last time."""
+    def take(self) -> tuple[set[str], float]:
+        """Return where something happened since the last time, and when it last did."""
         return self._heard.take()
 
     def mend(self, now_s: float) -> Mended | None:

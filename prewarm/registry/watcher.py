@@ -25,8 +25,8 @@ from prewarm.registry.observing import Observing
 from prewarm.registry.presence import Presence, RootSeen, registry_is_there
 from prewarm.registry.watch_method import POLL_S, WatchMethod
 
-#: Seconds between two looks at what was heard; what is heard waits this long at most.
-TICK_S = 0.1
+#: Seconds between two looks at what was heard, while something happens and while nothing does.
+TICK_S, IDLE_TICK_S = 0.1, 0.5
 
 #: Seconds between two looks at the root itself: whether it is there, and the same.
 CHECK_S = 1.0
@@ -105,7 +105,7 @@ class Watcher:
                     before_s = time.monotonic()
                     yield found
                     self._looked(found, time.monotonic(), before_s)
-                if self._stop.wait(TICK_S):
+                if self._stop.wait(IDLE_TICK_S if self._burst.is_idle else TICK_S):
                     return
                 found = self._next(time.monotonic())
         finally:
@@ -122,7 +122,7 @@ class Watcher:
         noted_s, self._noted_s = self._noted_s, None
         if noted_s is not None:
             self._plan(now_s, noted_s)
-        self._burst.add(self._observing.take(), now_s)
+        self._burst.add(*self._observing.take())
         if now_s >= self._next_check_s:
             self._next_check_s = now_s + CHECK_S
             why = self._check_root()

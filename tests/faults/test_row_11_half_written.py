@@ -27,6 +27,12 @@ from ..shop import Shop
 WEIGHTS = safetensors_bytes({"w": ("F32", [64, 64])})
 
 
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher, "CHECK_S", 0.1)
+    monkeypatch.setattr(watcher, "IDLE_TICK_S", 0.02)
+
+
 @contextmanager
 def watched(shop: Shop, **options: float) -> Iterator[Watching]:
     """Watch the registry and scan it at each set, as the daemon does."""
@@ -153,10 +159,7 @@ def test_an_observer_that_died_is_begun_again(shop, fault_row, wait_until) -> No
     fault_row(row=11, case="an observer that died of an exception", alone=None, said=note)
 
 
-def test_a_registry_that_is_unmounted_retires_nothing(
-    shop, fault_row, wait_until, monkeypatch
-) -> None:
-    monkeypatch.setattr(watcher, "CHECK_S", 0.1)
+def test_a_registry_that_is_unmounted_retires_nothing(shop, fault_row, wait_until) -> None:
     registry = shop.root / "registry"
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "prewarm-test", str(registry)]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)

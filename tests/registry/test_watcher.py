@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from prewarm.registry import watcher
 from prewarm.registry.scan import scan_registry
 from prewarm.registry.scan_memory import ScanMemory
 from prewarm.registry.watcher import Watcher
@@ -17,6 +18,12 @@ from prewarm.registry.watcher import Watcher
 from .watching import Watching
 
 METHODS = [pytest.param({}, id="inotify"), pytest.param({"poll": True, "poll_s": 0.05}, id="poll")]
+
+
+@pytest.fixture(autouse=True)
+def _tick_often(monkeypatch):
+    monkeypatch.setattr(watcher, "IDLE_TICK_S", 0.02)
+    monkeypatch.setattr(watcher, "TICK_S", 0.02)
 
 
 @pytest.fixture(params=METHODS)
@@ -146,11 +153,11 @@ def test_everything_is_looked_at_on_a_timer(registry, wait_until):
 
 
 def test_a_look_that_takes_long_is_made_less_often(registry):
-    watcher = Watcher(registry.root, rescan_s=10.0, settle_s=0.0, stop=threading.Event())
-    due = [watcher._is_full_due(now_s) for now_s in (9.0, 10.0)]
+    slow = Watcher(registry.root, rescan_s=10.0, settle_s=0.0, stop=threading.Event())
+    due = [slow._is_full_due(now_s) for now_s in (9.0, 10.0)]
     for took_s, times in ((0.001, (9.0, 10.0)), (0.1, (39.0, 40.0)), (100.0, (99.0, 100.0))):
-        watcher._plan(0.0, took_s)
-        due += [watcher._is_full_due(now_s) for now_s in times]
+        slow._plan(0.0, took_s)
+        due += [slow._is_full_due(now_s) for now_s in times]
     assert due == [False, True] * 4
 
 
@@ -242,8 +249,8 @@ def test_a_look_that_raises_ends_no_watching(registry, wait_until):
 
 def test_it_ends_with_its_threads_when_the_loop_is_left(registry):
     before = threading.active_count()
-    watcher = Watcher(registry.root, rescan_s=1, settle_s=0, stop=threading.Event())
-    changes = watcher.changes()
+    left = Watcher(registry.root, rescan_s=1, settle_s=0, stop=threading.Event())
+    changes = left.changes()
     next(changes)
     assert threading.active_count() > before
     changes.close()

@@ -19,8 +19,10 @@ _QUEUE = Path("/proc/sys/fs/inotify/max_queued_events")
 
 
 @pytest.fixture(autouse=True)
-def _look_at_the_root_often(monkeypatch):
+def _look_often(monkeypatch):
     monkeypatch.setattr(watcher, "CHECK_S", 0.1)
+    monkeypatch.setattr(watcher, "IDLE_TICK_S", 0.02)
+    monkeypatch.setattr(watcher, "TICK_S", 0.02)
 
 
 def heard_again(watching, registry, wait_until) -> None:
