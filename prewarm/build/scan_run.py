@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from prewarm.build.adopt import adopt
 from prewarm.build.bench import Bench
@@ -20,9 +21,11 @@ from prewarm.build.run import open_run, registry_of
 from prewarm.build.step import Reporter, Step
 from prewarm.build.survey import Survey, Surveyor
 from prewarm.config import Settings
-from prewarm.errors import NotWritable, PrewarmError
+from prewarm.errors import NotWritable, PrewarmError, RegistryError
+from prewarm.registry.presence import Presence
 from prewarm.registry.scan import scan_registry, select_named
 from prewarm.store.entries import Entry
+from prewarm.store.root_seen import presence_of, remember_root, untold
 from prewarm.store.status import WORKING, Status
 
 #: A scan waits this many settle times for checkpoints that are still being written, then leaves
@@ -108,13 +111,25 @@ def _look(
 ) -> tuple[Survey, tuple[str, ...]]:
     settings, registry = bench.settings, registry_of(bench.settings)
     bench.report(Step("", "scan", f"looking through {registry}"))
+    _require_presence(bench, registry)
     found = scan_registry(registry, settle_s=settings.settle_s, now_s=bench.now_s())
     present = [item.checkpoint.name for item in found]
     if models:
         found = select_named(found, models, registry)
     survey = surveyor.survey(found)
+    # Once more: its disk may have gone while it was looked at.
+    presence = _require_presence(bench, registry)
+    remember_root(settings.state_dir, presence)
+    present += untold(bench.database, presence)
     retired = bench.database.retire_missing(present, at=bench.at())
     return survey, retired
+
+
+def _require_presence(bench: Bench, registry: Path) -> Presence:
+    presence = presence_of(registry, bench.settings.state_dir)
+    if not presence.is_there:
+        raise RegistryError(presence.reason or f"registry {registry} is not there")
+    return presence
 
 
 def _work(bench: Bench, survey: Survey) -> None:

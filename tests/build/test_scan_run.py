@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -200,3 +201,20 @@ class _Telling(list[Step]):
     def append(self, step: Step) -> None:
         super().append(step)
         self._told(step)
+
+
+def test_an_empty_mount_point_retires_nothing_and_says_so(shop) -> None:
+    directory = shop.model("m")
+    shop.scan()
+    kept = shop.settings.state_dir / "registry.json"
+    seen = json.loads(kept.read_text())
+    # As if a disk had been mounted there, and the builder had started before it is again.
+    kept.write_text(json.dumps(seen | {"mount_point": str(shop.settings.registry), "device": 1}))
+    shutil.rmtree(directory)
+    with pytest.raises(
+        RegistryError, match=r"nothing is mounted at .* any more; nothing is retired"
+    ):
+        shop.scan()
+    assert shop.entry("m").status is Status.WARM
+    kept.unlink()
+    assert shop.scan().retired == ("m",)
