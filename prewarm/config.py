@@ -9,7 +9,6 @@ Defaults are the user's directories (XDG), the ones systemd hands out (``CacheDi
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -17,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypeVar, overload
 
+from prewarm import setting_value
 from prewarm.errors import ConfigError
+from prewarm.setting_value import LISTEN, Found
 
 SYSTEM_CONFIG = Path("/etc/prewarm/config.toml")
 SYSTEM_CACHE = Path("/var/cache/prewarm")
@@ -31,8 +32,8 @@ GRACE_S = 86_400.0
 #: All logs of builds together.
 LOGS_LIMIT_BYTES = 256 << 20
 
-_BUILDER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
-_BYTES = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+#: The service's Unix socket, in the runtime directory or the state directory.
+SOCKET_NAME = "prewarm.sock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +52,9 @@ class Settings:
     signing_key: Path | None = None
     child_memory_bytes: int | None = None
     proof_user: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A value as it was given, the place that gave it, and the directory that it is relative to."""
-
-    value: object
-    source: str
-    base: Path
+    socket: Path | None = None
+    listen: str = LISTEN
+    token_file: Path | None = None
 
 
 def load_settings(flags: Mapping[str, object | None], environ: Mapping[str, str]) -> Settings:
@@ -88,6 +83,9 @@ def load_settings(flags: Mapping[str, object | None], environ: Mapping[str, str]
         signing_key=_as(Path, given.get("signing_key")),
         child_memory_bytes=_as(int, given.get("child_memory_bytes")),
         proof_user=_as(str, given.get("proof_user")),
+        socket=_as(Path, given.get("socket")) or _runtime_socket(environ),
+        listen=_as(str, given.get("listen")) or LISTEN,
+        token_file=_as(Path, given.get("token_file")),
     )
 
 
@@ -103,14 +101,14 @@ def _find(
     name: str,
     flags: Mapping[str, object | None],
     environ: Mapping[str, str],
-    from_file: Mapping[str, _Found],
-) -> _Found | None:
+    from_file: Mapping[str, Found],
+) -> Found | None:
     flag = flags.get(name)
     if flag is not None:
-        return _Found(flag, "--" + name.replace("_", "-"), Path.cwd())
+        return Found(flag, "--" + name.replace("_", "-"), Path.cwd())
     variable = "PREWARM_" + name.upper()
     if environ.get(variable):
-        return _Found(environ[variable], variable, Path.cwd())
+        return Found(environ[variable], variable, Path.cwd())
     return from_file.get(name)
 
 
@@ -121,7 +119,7 @@ def _config_file(
     named = [(flag, "--config"), (environ.get("PREWARM_CONFIG") or None, "PREWARM_CONFIG")]
     for value, source in named:
         if value is not None:
-            path = _path(_Found(value, source, Path.cwd()), home)
+            path = setting_value.path(Found(value, source, Path.cwd()), home)
             if not _is_file(path):
                 raise ConfigError(f"{source}: {path} is no file that can be read; name a TOML file")
             return path
@@ -138,7 +136,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _read_file(path: Path | None) -> dict[str, _Found]:
+def _read_file(path: Path | None) -> dict[str, Found]:
     if path is None:
         return {}
     import tomllib
@@ -151,7 +149,7 @@ def _read_file(path: Path | None) -> dict[str, _Found]:
     if unknown:
         raise ConfigError(f"{path}: {'; '.join(unknown)}")
     return {
-        name: _Found(value, f"{path}: {name}", path.parent.absolute())
+        name: Found(value, f"{path}: {name}", path.parent.absolute())
         for name, value in table.items()
     }
 
@@ -164,86 +162,34 @@ def _unknown(name: str) -> str:
     return f"{name}: unknown key; {hint}"
 
 
-# -- what a value must be
-
-
-def _path(found: _Found, home: Path | None) -> Path:
-    value = found.value
-    if isinstance(value, Path):
-        value = str(value)
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise ConfigError(f"{found.source}: {value!r} is no path")
-    if value == "~" or value.startswith("~/"):
-        if home is None:
-            raise ConfigError(
-                f"{found.source}: {value} needs HOME, which is not set; name it in full"
-            )
-        value = str(home) + value[1:]
-    return Path(os.path.normpath(found.base / value))
-
-
-def _builder(found: _Found, home: Path | None) -> str:
-    if not isinstance(found.value, str) or not _BUILDER.fullmatch(found.value):
-        raise ConfigError(
-            f"{found.source}: {found.value!r} is no builder name; use up to 64 letters, digits, "
-            "`.`, `_` and `-`, not beginning with a dot"
-        )
-    return found.value
-
-
-def _user(found: _Found, home: Path | None) -> str:
-    if not isinstance(found.value, str) or not found.value.strip():
-        raise ConfigError(f"{found.source}: {found.value!r} is no user name")
-    return found.value.strip()
-
-
-def _seconds(found: _Found, home: Path | None) -> float:
-    try:
-        if isinstance(found.value, bool) or not isinstance(found.value, str | int | float):
-            raise ValueError
-        seconds = float(found.value)
-        if not (math.isfinite(seconds) and seconds >= 0):
-            raise ValueError
-    except ValueError:
-        raise ConfigError(
-            f"{found.source}: {found.value!r} is no number of seconds; give one such as 2.5"
-        ) from None
-    return seconds
-
-
-def _limit(found: _Found, home: Path | None) -> int:
-    """Return a size, or 0 for no limit."""
-    return 0 if str(found.value).strip() == "0" else _bytes(found, home)
-
-
-def _bytes(found: _Found, home: Path | None) -> int:
-    value = found.value
-    match = _BYTES.fullmatch(str(value).strip()) if not isinstance(value, bool | float) else None
-    size = int(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ") if match else 0
-    if size <= 0:
-        raise ConfigError(f"{found.source}: {value!r} is no size; give bytes or a size such as 16G")
-    return size
-
-
-_Parse: TypeAlias = Callable[[_Found, Path | None], object]
+_Parse: TypeAlias = Callable[[Found, Path | None], object]
 
 _SETTINGS: dict[str, _Parse] = {
-    "registry": _path,
-    "cache_dir": _path,
-    "state_dir": _path,
-    "builder": _builder,
-    "settle_s": _seconds,
-    "grace_s": _seconds,
-    "cache_limit_bytes": _limit,
-    "unused_s": _seconds,
-    "logs_limit_bytes": _limit,
-    "signing_key": _path,
-    "child_memory_bytes": _bytes,
-    "proof_user": _user,
+    "registry": setting_value.path,
+    "cache_dir": setting_value.path,
+    "state_dir": setting_value.path,
+    "builder": setting_value.builder,
+    "settle_s": setting_value.seconds,
+    "grace_s": setting_value.seconds,
+    "cache_limit_bytes": setting_value.limit,
+    "unused_s": setting_value.seconds,
+    "logs_limit_bytes": setting_value.limit,
+    "signing_key": setting_value.path,
+    "child_memory_bytes": setting_value.size,
+    "proof_user": setting_value.user,
+    "socket": setting_value.path,
+    "listen": setting_value.address,
+    "token_file": setting_value.path,
 }
 
 
 # -- defaults
+
+
+def _runtime_socket(environ: Mapping[str, str]) -> Path | None:
+    """Return where systemd's ``RuntimeDirectory=`` has the socket, None for the state directory."""
+    runtime = environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
+    return Path(runtime) / SOCKET_NAME if runtime else None
 
 
 def _user_state_dir(environ: Mapping[str, str]) -> Path:

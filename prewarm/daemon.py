@@ -15,6 +15,8 @@ import queue
 import signal
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from types import FrameType
 
 from prewarm.build.adopt import adopt
@@ -28,9 +30,15 @@ from prewarm.build.step import Step
 from prewarm.build.worker import Worker
 from prewarm.config import Settings
 from prewarm.errors import PrewarmError
-from prewarm.log import Level, Log
+from prewarm.log import Log
+from prewarm.narrator import Narrator
 from prewarm.notify import Notifier
 from prewarm.registry.watcher import Changes, Watcher
+from prewarm.serve.front_door import open_server
+from prewarm.serve.metrics import Metrics
+from prewarm.serve.server import Server
+from prewarm.store.database import DATABASE_NAME
+from prewarm.store.root_seen import read_root_seen
 
 #: Kinds of device; each has one worker, so that nothing is timed beside something else.
 DEVICES = ("cpu", "cuda")
@@ -42,6 +50,11 @@ RESCAN_S = 60.0
 HOUSE_S = 3600.0
 #: After a look that failed the next one waits.
 TROUBLE_S = 10.0
+#: Settings that name places or sockets, which a service cannot change while it runs.
+FIXED = (
+    "registry", "cache_dir", "state_dir", "builder", "signing_key", "socket", "listen",
+    "token_file",
+)  # fmt: skip
 #: Children and threads have this long to end; a service manager waits longer.
 STOP_S = 8.0
 
@@ -50,9 +63,16 @@ class Daemon:
     """One service on one state directory."""
 
     def __init__(
-        self, settings: Settings, log: Log, notifier: Notifier, *, rescan_s: float = RESCAN_S
+        self,
+        settings: Settings,
+        log: Log,
+        notifier: Notifier,
+        *,
+        reread: Callable[[], Settings],
+        rescan_s: float = RESCAN_S,
     ) -> None:
         self._settings = settings
+        self._reread_settings = reread
         self._log = log
         self._notifier = notifier
         self._rescan_s = rescan_s
@@ -61,7 +81,12 @@ class Daemon:
         self._inbox: queue.Queue[Changes] = queue.Queue()
         self._board = JobBoard()
         self._workers: list[Worker] = []
-        self._doing: dict[str, str] = {}
+        self._narrator = Narrator(log, notifier, self._board)
+        self._asked = threading.Event()
+        self._looked = threading.Event()
+        self._metrics = Metrics(settings.state_dir / DATABASE_NAME)
+        self._server: Server | None = None
+        self._watcher: Watcher | None = None
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT; return the exit code.
@@ -96,6 +121,7 @@ class Daemon:
         signal.signal(signal.SIGHUP, reload)
 
     def _start(self, bench: Bench) -> None:
+        self._server = self._open_server()
         self._log.event("started", registry=str(self._settings.registry))
         self._notifier.ready("looking through the registry")
         for device in DEVICES:
@@ -103,20 +129,31 @@ class Daemon:
         self._watching = threading.Thread(target=self._watch, name="watcher", daemon=True)
         self._watching.start()
 
+    def _open_server(self) -> Server:
+        server = open_server(
+            self._settings,
+            self._metrics,
+            wake=self._asked.set,
+            ready=self._looked.is_set,
+            tell=lambda line: self._log.event("http", detail=line),
+        )
+        server.start()
+        return server
+
     def _new_worker(self, device: str, bench: Bench) -> Worker:
-        worker = Worker(device, bench, self._board, self._trouble)
+        worker = Worker(device, bench, self._board, self._narrator.trouble)
         worker.start()
         return worker
 
     def _watch(self) -> None:
-        registry = registry_of(self._settings)
-        watcher = Watcher(
-            registry,
+        self._watcher = Watcher(
+            registry_of(self._settings),
             rescan_s=self._rescan_s,
             settle_s=self._settings.settle_s,
             stop=self._stop,
+            remembered=read_root_seen(self._settings.state_dir),
         )
-        for changes in watcher.changes():
+        for changes in self._watcher.changes():
             for note in changes.notes:
                 self._log.event("watching", detail=note)
             self._inbox.put(changes)
@@ -137,7 +174,9 @@ class Daemon:
                     looker.forget_environments()
                 look_at_s = self._look(looker, changes)
             if self._reload.is_set():
-                self._reread()
+                bench = self._reread(bench)
+                looker = Looker(bench, self._board)
+                look_at_s = 0.0
             if now_s >= house_at_s:
                 house_at_s = now_s + HOUSE_S
                 self._keep_house(bench)
@@ -148,10 +187,13 @@ class Daemon:
             adopt(bench)
             mend(bench)
         except PrewarmError as error:
-            self._trouble(error)
+            self._narrator.trouble(error)
 
     def _next(self, latest: Changes | None, look_at_s: float | None) -> Changes | None:
-        """Wait a tick for changes; a look that is due again sees the latest ones once more."""
+        """Wait a tick for changes; a look that is due again sees the latest ones once more.
+
+        So does one for a deployment that waits, since its entry goes first.
+        """
         try:
             changes = self._inbox.get(timeout=TICK_S)
             while not self._inbox.empty():
@@ -160,26 +202,34 @@ class Daemon:
         except queue.Empty:
             pass
         due = look_at_s is not None and time.monotonic() >= look_at_s
+        if self._asked.is_set():
+            self._asked.clear()
+            due = True
         return latest if due else None
 
     def _look(self, looker: Looker, changes: Changes) -> float | None:
         """Look once; return when to look again without news, None for never."""
+        started_s = time.monotonic()
         try:
             survey = looker.look(changes.presence)
         except PrewarmError as error:
-            self._trouble(error)
+            self._narrator.trouble(error)
             return time.monotonic() + TROUBLE_S
         if survey is None:
             self._notifier.status(changes.presence.reason or "the registry is not there")
             return None
-        self._say()
+        if self._watcher is not None:
+            self._watcher.note_look(time.monotonic() - started_s)
+        self._looked.set()
+        self._metrics.scan_ended()
+        self._narrator.standing()
         return time.monotonic() + self._settings.settle_s if survey.settling else None
 
     def _keep_house(self, bench: Bench) -> None:
         try:
             kept = keep_house(bench)
         except PrewarmError as error:
-            self._trouble(error)
+            self._narrator.trouble(error)
             return
         if kept.is_news or kept.problem:
             self._log.event(
@@ -198,40 +248,36 @@ class Daemon:
             self._log.event("watcher died", level="error")
             self._watching = threading.Thread(target=self._watch, name="watcher", daemon=True)
             self._watching.start()
+        if self._server is not None and not self._server.alive and not self._stop.is_set():
+            self._log.event("http died", level="error")
+            self._server.stop(0.0)
+            self._server = self._open_server()
         self._notifier.alive()
 
-    def _reread(self) -> None:
+    def _reread(self, bench: Bench) -> Bench:
+        """Read the configuration again; what names places holds from the next start on."""
         self._reload.clear()
         self._notifier.reloading()
-        self._log.event("reloaded", detail="the registry is looked through anew")
+        try:
+            read = self._reread_settings()
+        except PrewarmError as error:
+            self._narrator.trouble(error)
+        else:
+            kept = {name: getattr(self._settings, name) for name in FIXED}
+            later = [name for name, value in kept.items() if getattr(read, name) != value]
+            note = f"{', '.join(later)} need a restart" if later else None
+            self._settings = replace(read, **kept)
+            bench = replace(bench, settings=self._settings)
+            for worker in self._workers:
+                worker.take(bench)
+            self._log.event("reloaded", detail=note)
         self._notifier.ready("reloaded")
-
-    # -- telling
+        return bench
 
     def _report(self, step: Step) -> None:
-        if step.outcome is not None:
-            level: Level = "info" if step.outcome in ("warm", "partial") else "warning"
-            self._log.event(
-                step.outcome, level=level, model=step.model, detail=step.detail or None,
-                seconds=step.seconds,
-            )  # fmt: skip
-            self._doing.pop(step.model, None)
-            self._say()
-        elif step.what == "begin":
-            self._log.event("begin", model=step.model)
-            self._doing[step.model] = "building"
-            self._say()
-        else:
-            self._log.event(step.what, level="debug", model=step.model, detail=step.detail or None)
-
-    def _say(self) -> None:
-        waiting = len(self._board.jobs())
-        doing = ", ".join(self._doing) or "idle"
-        self._notifier.status(f"{doing}; {waiting} waiting")
-
-    def _trouble(self, error: PrewarmError) -> None:
-        self._log.event("trouble", level="error", detail=str(error), code=error.code)
-        self._notifier.status(str(error))
+        self._narrator.step(step)
+        if step.outcome is not None and self._server is not None:
+            self._server.changed()
 
     # -- stop
 
@@ -243,4 +289,6 @@ class Daemon:
         ends_s = time.monotonic() + STOP_S
         for worker in self._workers:
             worker.join(max(0.1, ends_s - time.monotonic()))
+        if self._server is not None:
+            self._server.stop(1.0)
         self._log.event("stopped")

@@ -33,6 +33,7 @@ class Service:
             "PREWARM_STATE_DIR": str(shop.settings.state_dir),
             "PREWARM_BUILDER": shop.settings.builder,
             "PREWARM_SETTLE_S": "0.2",
+            "PREWARM_LISTEN": "off",
             **variables,
         }
         self.process = subprocess.Popen(
@@ -218,3 +219,43 @@ def test_a_full_disk_leaves_the_service_up_and_the_queue_whole(
         assert service.end() == 0
     finally:
         subprocess.run(["umount", "-l", str(cache_dir)], check=True)
+
+
+def ask(service: Service, path: str) -> tuple[int, bytes]:
+    """Ask over the Unix socket in the state directory."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        channel.settimeout(15)
+        channel.connect(str(service.shop.settings.state_dir / "prewarm.sock"))
+        channel.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        answer = b""
+        while part := channel.recv(65536):
+            answer += part
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+def test_it_answers_while_it_builds(shop, serve, wait_until: Wait) -> None:
+    shop.model("m")
+    service = serve()
+    wait_until(lambda: bool(service.events("warm")))
+    assert ask(service, "/healthz")[0] == 200
+    assert ask(service, "/readyz")[0] == 200
+    code, body = ask(service, "/v1/manifest")
+    (manifest,) = json.loads(body)["manifests"]
+    assert code == 200
+    assert [entry["model"] for entry in manifest["signed"]["entries"]] == ["m"]
+    assert b'prewarm_entries{status="warm"} 1.0' in ask(service, "/metrics")[1]
+
+
+def test_sighup_reads_the_configuration_again(shop, serve, wait_until: Wait, tmp_path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("grace_s = 60.0\n")
+    service = serve(PREWARM_CONFIG=str(config))
+    wait_until(lambda: bool(service.events("started")))
+    config.write_text('grace_s = "no number"\n')
+    service.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: any("grace_s" in e["detail"] for e in service.events("trouble")))
+    config.write_text('grace_s = 5.0\nlisten = "127.0.0.1:1"\n')
+    service.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: bool(service.events("reloaded")))
+    assert service.end() == 0

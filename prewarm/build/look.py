@@ -1,13 +1,10 @@
-"""A look at the registry by the daemon: what is there becomes entries, and the jobs go on the board.
+"""A look at the registry by the daemon: what is there becomes entries and jobs on the board.
 
 Owns one look, from the scan to the board; when to look is the watcher's. A checkpoint that is
 missing is retired only where that can be told (``presence``).
 """
 
 from __future__ import annotations
-
-import os
-from pathlib import Path
 
 from prewarm.build.bench import Bench
 from prewarm.build.job import Job
@@ -17,10 +14,11 @@ from prewarm.build.queue import in_order
 from prewarm.build.retry import is_due
 from prewarm.build.run import registry_of
 from prewarm.build.survey import Survey, Surveyor
-from prewarm.registry.presence import Presence
+from prewarm.registry.presence import Presence, registry_is_there
 from prewarm.registry.scan import scan_registry
 from prewarm.registry.scan_memory import ScanMemory
 from prewarm.store.entries import Entry
+from prewarm.store.root_seen import remember_root, untold
 
 
 class Looker:
@@ -48,8 +46,13 @@ class Looker:
         registry, settle_s = registry_of(bench.settings), bench.settings.settle_s
         found = scan_registry(registry, settle_s=settle_s, now_s=bench.now_s(), memory=self._memory)
         survey = self._surveyor.survey(found)
-        names = [item.checkpoint.name for item in found]
-        bench.database.retire_missing([*names, *self._cannot_tell(presence)], at=bench.at())
+        # The disk may have gone during the look.
+        after = registry_is_there(registry, presence.seen)
+        if after.is_there:
+            names = [item.checkpoint.name for item in found]
+            kept = [*names, *untold(bench.database, after)]
+            bench.database.retire_missing(kept, at=bench.at())
+            remember_root(bench.settings.state_dir, after)
         self.order(survey.jobs)
         publish(bench)
         return survey
@@ -62,13 +65,6 @@ class Looker:
             job.entry_id for job in jobs if database.bundles_for_key(job.key(own_graph=False))
         }
         self._board.post(in_order(jobs, awaited=awaited, has_bundle=has_bundle))
-
-    def _cannot_tell(self, presence: Presence) -> list[str]:
-        """Return the checkpoints that may only seem to be missing: their disk is not mounted."""
-        if not presence.bare:
-            return []
-        rows = self._bench.database.checkpoints()
-        return [row.name for row in rows if not presence.can_tell(Path(os.path.realpath(row.path)))]
 
     def _is_due(self, entry: Entry, job: Job) -> bool:
         return is_due(entry, job, self._bench.at())

@@ -55,6 +55,10 @@ class Worker:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    def take(self, bench: Bench) -> None:
+        """Work with other settings from the next entry on."""
+        self._bench = bench
+
     @property
     def is_alive(self) -> bool:
         """Whether the thread still works; one that died is started anew by the daemon."""
@@ -63,8 +67,8 @@ class Worker:
     def _run(self) -> None:
         # A connection belongs to the thread that opened it.
         with Database(self._bench.settings.state_dir / DATABASE_NAME) as database:
-            bench = replace(self._bench, database=database)
-            while not bench.stop.is_set():
+            while not self._bench.stop.is_set():
+                bench = replace(self._bench, database=database)
                 try:
                     job = self._claim(bench)
                     if job is None:
