@@ -158,7 +158,7 @@ def process_job(bench: Bench, job: Job) -> Entry:
     """Process one job; an expected failure of its own surroundings fails the entry, not the run."""
     try:
         return process(bench, job)
-    except (Interrupted, OSError):
+    except (Interrupted, LostLease, OSError):
         raise
     except PrewarmError as error:
         entry = bench.database.entry(job.model, job.environment.id)

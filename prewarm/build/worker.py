@@ -18,6 +18,7 @@ from prewarm.build.job import Job
 from prewarm.build.job_board import JobBoard
 from prewarm.build.lease import LEASE_S, Lease
 from prewarm.build.publish import publish
+from prewarm.build.resting import record_failure
 from prewarm.build.room import room_for_build
 from prewarm.build.scan_run import process_job
 from prewarm.build.step import Step
@@ -80,6 +81,9 @@ class Worker:
                 except PrewarmError as error:
                     self._trouble(error)
                     bench.stop.wait(TROUBLE_S)
+                except OSError as error:
+                    self._trouble(PrewarmError(f"{type(error).__name__}: {error}"))
+                    bench.stop.wait(TROUBLE_S)
 
     def _claim(self, bench: Bench) -> Job | None:
         jobs = self._board.jobs_for(self.device)
@@ -121,9 +125,12 @@ class Worker:
             # Whoever has it now brings it to rest.
             self._board.drop(job)
             return
-        except BaseException:
+        except (PrewarmError, OSError):
             _give_back(bench, job)
             raise
+        except Exception as error:
+            # A fault of ours must not take the same entry again and again.
+            entry = record_failure(bench, job, _internal(error), "internal")
         self._board.drop(job)
         publish(bench)
         bench.report(_end(job, entry, time.monotonic() - started_s))
@@ -150,6 +157,10 @@ def _give_back(bench: Bench, job: Job) -> None:
         bench.move(job, Status.QUEUED, reason=reason, code="interrupted")
     except LostLease:
         return
+
+
+def _internal(error: Exception) -> str:
+    return f"internal error: {type(error).__name__}: {' '.join(str(error).split())[:500]}"
 
 
 def _end(job: Job, entry: Entry, seconds: float) -> Step:
