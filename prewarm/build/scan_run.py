@@ -21,7 +21,7 @@ from prewarm.build.run import open_run, registry_of
 from prewarm.build.step import Reporter, Step
 from prewarm.build.survey import Survey, Surveyor
 from prewarm.config import Settings
-from prewarm.errors import NotWritable, PrewarmError, RegistryError
+from prewarm.errors import LostLease, NotWritable, PrewarmError, RegistryError
 from prewarm.registry.presence import Presence
 from prewarm.registry.scan import scan_registry, select_named
 from prewarm.store.entries import Entry
