@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+# torch takes this variable into its keys, and children, hooks and servers of the tests must agree.
+os.environ.pop("CI", None)
 
 if TYPE_CHECKING:
     from .place import Place
@@ -21,8 +25,6 @@ def _no_real_state(
 
     And forget prewarm's variables.
     """
-    import os
-
     for name in list(os.environ):
         if name.startswith("PREWARM_") or name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
             monkeypatch.delenv(name)

@@ -28,11 +28,12 @@ CPU_FLAGS = (
     " amx_int8 amx_fp16 asimd sve sve2 bf16 svebf16 i8mm fphp asimdhp"
 )
 
-#: Variables that change what is compiled: these prefixes and these names.
+#: Variables that change what is compiled: these prefixes and these names. ``CI`` is a default of
+#: torch/_functorch/config.py (error_on_custom_op_aliasing, 2.13), and so in each AOT key.
 PREFIXES = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_DYNAMO_", "TORCH_COMPILE_", "TRITON_")
 NAMES = (
     "CXX ATEN_CPU_CAPABILITY TORCH_ALLOW_TF32_CUBLAS_OVERRIDE TORCH_CACHING_PRECOMPILE"
-    " TORCH_STRICT_PRECOMPILE ENABLE_PERSISTENT_TMA_MATMUL ENABLE_TEMPLATE_TMA_STORE"
+    " CI TORCH_STRICT_PRECOMPILE ENABLE_PERSISTENT_TMA_MATMUL ENABLE_TEMPLATE_TMA_STORE"
     " ENABLE_TMA_LOAD_FOR_TEMPLATE_EPILOGUE TORCH_COMPILER_COLLECTIVES FAKE_ALLOW_META"
 )
 #: Of those, the ones that only say where to cache, what to log, how many helpers work, or that

@@ -163,3 +163,8 @@ def test_a_single_module_is_told_by_its_source_too(tmp_path: Path) -> None:
     (tmp_path / "single.py").write_text("K = 3\n")
     after = told("--library", "single", PYTHONPATH=str(tmp_path))["library"]
     assert before and after and before != after
+
+
+def test_the_variable_of_ci_machines_is_in_torchs_keys_and_so_told() -> None:
+    assert json.loads(told()["variables"] or "") == {}
+    assert json.loads(told(CI="true")["variables"] or "") == {"CI": "true"}
