@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -123,9 +124,9 @@ class Container:
             time.sleep(0.1)
 
     def power_off(self) -> None:
-        """End it as a power cut does."""
-        self.process.kill()
-        self.process.wait()
+        """End it as a power cut does: its first process dies, and with it all others at once."""
+        os.kill(self._init(), signal.SIGKILL)
+        self.process.wait(timeout=30)
 
     def shut_down(self) -> None:
         """Shut it down in order."""
