@@ -15,7 +15,12 @@ from typing import Any
 
 from prewarm.deploy.candidates import Present, candidates_for, device_of
 from prewarm.deploy.deep import compare_deep
-from prewarm.deploy.fatal_variables import fatal_variables, other_directories, without_fatal
+from prewarm.deploy.fatal_variables import (
+    fatal_variables,
+    mends_off,
+    other_directories,
+    without_fatal,
+)
 from prewarm.deploy.published import Published, read_published
 from prewarm.deploy.registry_now import changed_since
 from prewarm.deploy.select import Nearest, nearest
@@ -155,6 +160,7 @@ def look(
             warnings.append("its proof recorded nothing of torch's own; scan again to compare it")
     if here.registry is not None and "declared" not in entry.proof:
         warnings.append("its declaration was not recorded by the prewarm that built it")
+    fatal = (*fatal, *mends_off(here.environ, entry.requires))
     return Looked(found, fatal, registry, deep, caveat, tuple(warnings))
 
 

@@ -11,7 +11,7 @@ triton/knobs.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from prewarm.environment import Difference, Environment, with_variables
@@ -66,6 +66,9 @@ _FATAL: tuple[tuple[str, Callable[[str], bool], str, bool], ...] = (
     ("TRITON_CACHE_MANAGER", _is_set, "Triton's kernels are not read from the bundle", True),
 )
 
+#: Switches the shim's mends (torchside/mends.py).
+MENDS = "PREWARM_MENDS"
+
 #: Where torch and Triton cache. The hook's env file sets both.
 _DIRECTORIES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 #: A cache in a private tree of the hook: ``D/<digest of the bundles>/inductor``.
@@ -89,6 +92,18 @@ def fatal_variables(
         and own.get(name) != environ[name]
         and not (needs_gpu and device == "cpu")
     )
+
+
+def mends_off(environ: Mapping[str, str], requires: Sequence[str]) -> tuple[Difference, ...]:
+    """Return the variable that switches the shim's mends off, where the entry needs them.
+
+    ``requires`` is the entry's; a list of names leaves some mend out, and which one it needs is not
+    recorded.
+    """
+    switch = environ.get(MENDS)
+    if not switch or "shim" not in requires:
+        return ()
+    return (Difference(MENDS, None, switch, "it was proven with the shim's mends alone"),)
 
 
 def other_directories(environ: Mapping[str, str]) -> tuple[Difference, ...]:

@@ -21,7 +21,7 @@ from typing import Literal
 from prewarm.deploy.candidates import Present, candidates_for, device_of
 from prewarm.deploy.current import point_at, remove_unused, write_changed
 from prewarm.deploy.env_file import Dialect, env_text, merged_python_path
-from prewarm.deploy.fatal_variables import fatal_variables
+from prewarm.deploy.fatal_variables import fatal_variables, mends_off
 from prewarm.deploy.private import SHIM, BundleFile, Prepared, prepare
 from prewarm.deploy.published import Published, read_published
 from prewarm.deploy.select import choose, sentences
@@ -186,6 +186,10 @@ def _choose(
     chosen = choose(model, candidates, present)
     if caveat is not None:
         return Started(model, chosen, NotWarm(f"{model}: {caveat}"))
+    off = mends_off(environ, chosen.entry.requires)
+    if off:
+        told = f"{model}: {sentences(off)}; unset it for this server"
+        return Started(model, chosen, NotWarm(told, code="fatal_variable"))
     changed = _changed(wanted, chosen)
     stale = [difference for difference in changed or () if difference.fact in UNGUARDED]
     if stale:

@@ -28,6 +28,10 @@ _IN_ARCHITECTURE = tuple(
 )
 
 
+#: What changed source costs: torch's keys hold the names of operators and passes, not their code.
+OLD_CODE = "refused: an old graph would answer for the new code"
+
+
 def registry_changes(
     entry: ManifestEntry, recorded: Fingerprint, declared: Mapping[str, Any], *, root: Path
 ) -> tuple[Difference, ...] | None:
@@ -95,7 +99,8 @@ def _files(fact: str, recorded: Mapping[str, str], present: Mapping[str, str]) -
     def told(side: Mapping[str, str]) -> str | None:
         return ", ".join(f"{name} #{side[name]}" for name in names if name in side) or None
 
-    return Difference(fact, told(recorded), told(present), FULL)
+    cost = OLD_CODE if fact == "source" else FULL
+    return Difference(fact, told(recorded), told(present), cost)
 
 
 def _sum(found: Fingerprint) -> str:

@@ -211,3 +211,21 @@ def test_what_a_fact_of_the_environment_tells_is_not_told_again() -> None:
     present = {"num_threads": "4", "torch_source": "b", "dynamo_config": "x=1"}
 
     assert compare_deep(recorded, present, frozenset({"threads", "torch", "TORCHDYNAMO_X"})) == ()
+
+
+def test_an_entry_that_needs_the_mends_is_not_warm_without_them(
+    publish: Publisher, told: Explain, monkeypatch: Any
+) -> None:
+    publish(requires=["shim"])
+    assert told().warm
+    monkeypatch.setenv("PREWARM_MENDS", "0")
+    found = told(environ=os.environ)
+    assert (facts(found), found.code, found.warm) == (["PREWARM_MENDS"], "fatal_variable", False)
+
+
+def test_switched_off_mends_are_nothing_to_an_entry_that_needs_none(
+    publish: Publisher, told: Explain, monkeypatch: Any
+) -> None:
+    publish()
+    monkeypatch.setenv("PREWARM_MENDS", "0")
+    assert told(environ=os.environ).warm

@@ -308,6 +308,18 @@ def test_two_models_of_one_environment_share_a_directory(
     ]
 
 
+def test_an_entry_that_needs_the_mends_is_a_miss_without_them(
+    publish: Publisher, hook: Run
+) -> None:
+    publish(requires=["shim"])
+    assert hook("--on-miss", "fail").returncode == 0
+
+    failed = hook("--on-miss", "fail", environ={"PREWARM_MENDS": "0"})
+
+    assert failed.returncode == 3
+    assert "PREWARM_MENDS is '0' here" in failed.stderr and "unset it" in failed.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "value", "cost"),
     [
