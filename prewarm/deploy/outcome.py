@@ -1,0 +1,66 @@
+"""What a deployment asks of the hook, and what came of it: values that travel between its steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from prewarm.deploy.private import Prepared
+from prewarm.deploy.published import Published
+from prewarm.errors import PrewarmError
+
+OnMiss = Literal["cold", "eager", "fail"]
+
+#: What an eager start sets. torch.compile looks at this variable and leaves the function as it is
+#: (torch/_dynamo/eval_frame.py).
+EAGER_VARIABLES = {"TORCHDYNAMO_DISABLE": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a deployment asks for; with a registry its declarations are looked at too."""
+
+    models: tuple[str, ...]
+    into: Path
+    cache_dir: Path
+    interpreter: tuple[str, ...]
+    on_miss: OnMiss
+    registry: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """One model that has a bundle here; ``caveat`` says why it is less than proven warm."""
+
+    model: str
+    published: Published
+    caveat: PrewarmError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """One model, or everything (``model`` None), that does not start warm, and why."""
+
+    model: str | None
+    error: PrewarmError
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the hook did: the variables to start with, and what was missed."""
+
+    variables: dict[str, str]
+    started: tuple[Started, ...]
+    misses: tuple[Miss, ...]
+    prepared: Prepared | None
+    warnings: tuple[str, ...]
+
+
+def missed(error: Exception, on_miss: OnMiss) -> Outcome:
+    """Return the outcome of a hook that could not run at all: a start without a bundle."""
+    if not isinstance(error, PrewarmError):
+        text = f"internal error: {type(error).__name__}: {error}"
+        error = PrewarmError(f"{text}; please report it", code="internal")
+    variables = dict(EAGER_VARIABLES) if on_miss == "eager" else {}
+    return Outcome(variables, (), (Miss(None, error),), None, ())
