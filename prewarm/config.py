@@ -55,6 +55,8 @@ class Settings:
     socket: Path | None = None
     listen: str = LISTEN
     token_file: Path | None = None
+    manifest: str | None = None
+    trust: tuple[str, ...] = ()
 
 
 def load_settings(flags: Mapping[str, object | None], environ: Mapping[str, str]) -> Settings:
@@ -86,6 +88,8 @@ def load_settings(flags: Mapping[str, object | None], environ: Mapping[str, str]
         socket=_as(Path, given.get("socket")) or _runtime_socket(environ),
         listen=_as(str, given.get("listen")) or LISTEN,
         token_file=_as(Path, given.get("token_file")),
+        manifest=_as(str, given.get("manifest")),
+        trust=_as(tuple, given.get("trust"), ()),
     )
 
 
@@ -104,7 +108,8 @@ def _find(
     from_file: Mapping[str, Found],
 ) -> Found | None:
     flag = flags.get(name)
-    if flag is not None:
+    # An option that may be given several times is an empty tuple without one.
+    if flag is not None and flag != ():
         return Found(flag, "--" + name.replace("_", "-"), Path.cwd())
     variable = "PREWARM_" + name.upper()
     if environ.get(variable):
@@ -180,6 +185,8 @@ _SETTINGS: dict[str, _Parse] = {
     "socket": setting_value.path,
     "listen": setting_value.address,
     "token_file": setting_value.path,
+    "manifest": setting_value.manifest,
+    "trust": setting_value.trust,
 }
 
 

@@ -16,6 +16,9 @@ from prewarm.errors import ConfigError
 #: Where the service answers over TCP; "off" is nowhere.
 LISTEN = "127.0.0.1:7791"
 
+#: How a public key is written: with its kind, or as bare hexadecimal digits or base64.
+KEY = re.compile(r"ed25519:.*|[0-9A-Fa-f]{64}|[A-Za-z0-9+/]{43}=", re.DOTALL)
+
 BUILDER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _SIZE = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
@@ -56,6 +59,26 @@ def address(found: Found, home: Path | None) -> str:
     return str(value)
 
 
+def manifest(found: Found, home: Path | None) -> str:
+    """Return a directory as an absolute path, or an address as it was given."""
+    value = str(found.value)
+    if "://" in value or value.startswith("unix:"):
+        return value
+    return str(path(found, home))
+
+
+def trust(found: Found, home: Path | None) -> tuple[str, ...]:
+    """Return public keys, and the absolute paths of files that hold some."""
+    value = found.value
+    given = value.replace(",", " ").split() if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
+        raise ConfigError(f"{found.source}: {value!r} is no list of keys or of files with keys")
+    return tuple(
+        one if KEY.fullmatch(one) else str(path(Found(one, found.source, found.base), home))
+        for one in given
+    )
+
+
 def builder(found: Found, home: Path | None) -> str:
     """Return a name that can be part of a file name."""
     if not isinstance(found.value, str) or not BUILDER.fullmatch(found.value):
@@ -86,6 +109,7 @@ def seconds(found: Found, home: Path | None) -> float:
             f"{found.source}: {found.value!r} is no number of seconds; give one such as 2.5"
         ) from None
     return seconds
+
 
 
 def limit(found: Found, home: Path | None) -> int:

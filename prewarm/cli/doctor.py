@@ -1,7 +1,8 @@
 """``prewarm doctor``: whether this machine is able, each finding with its next step.
 
 Owns the order and the printing. The checks stand in ``machine_checks.py``, ``place_checks.py``,
-``watch_check.py`` and ``published_check.py``; each returns findings and raises nothing.
+``key_check.py``, ``watch_check.py`` and ``published_check.py``; each returns findings and raises
+nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import click
 
 from prewarm.cli.finding import Finding
+from prewarm.cli.key_check import check_key
 from prewarm.cli.machine_checks import check_machine
 from prewarm.cli.options import argv_of, example, json_option, settings_flags
 from prewarm.cli.place_checks import check_places
@@ -42,6 +44,7 @@ def command(interpreter: str, flags: dict[str, object], as_json: bool) -> int:
     findings = [
         *check_machine(python, os.environ),
         *check_places(settings, os.environ, python),
+        check_key(settings),
         *check_watching(settings),
         *check_published(settings, python, os.environ),
     ]

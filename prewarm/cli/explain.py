@@ -14,6 +14,7 @@ import click
 
 from prewarm.cli.columns import Cell, aligned
 from prewarm.cli.options import argv_of, example, json_option, settings_flags, settings_to_read
+from prewarm.deploy.address import directory_of
 from prewarm.deploy.explain import Explanation, Here, explain
 from prewarm.deploy.published import Published
 from prewarm.environment import Difference
@@ -51,7 +52,8 @@ def command(
     here, the registry. MODEL is a name, an alias or a path. Ends with 1 if it would not start warm.
     """
     argv = argv_of(interpreter)
-    cache_dir, settings = settings_to_read(manifest, flags)
+    address, settings = settings_to_read(manifest, flags)
+    cache_dir = directory_of(address)
     places = (settings.registry, settings.state_dir) if settings else (None, None)
     here = Here(argv, os.environ, *places)
 

@@ -34,6 +34,8 @@ class HookOptions:
     manifest: str | None
     on_miss: OnMiss
     interpreter: str
+    trust: tuple[str, ...]
+    facts: tuple[str, ...]
     flags: dict[str, object]
 
     def directory(self, models: tuple[str, ...]) -> Path:
@@ -52,6 +54,19 @@ _OPTIONS = (
         "or fail (exit 3, 4, 5).",
     ),
     click.option("--interpreter", default="", help="The server's Python, as a command line."),
+    click.option(
+        "--trust",
+        multiple=True,
+        metavar="KEY",
+        help="A builder's public key, or a file with some; may be repeated. [PREWARM_TRUST]",
+    ),
+    click.option(
+        "--for",
+        "facts",
+        multiple=True,
+        metavar="FACT=VALUE",
+        help="A fact of the server's environment, where it cannot be seen here; may be repeated.",
+    ),
 )
 
 
@@ -76,15 +91,32 @@ def run_asked(models: tuple[str, ...], asked: HookOptions) -> Outcome:
         PrewarmError: with ``--on-miss fail``, the first thing against a warm start.
     """
     argv = argv_of(asked.interpreter)
+    facts = tuple(_fact(given) for given in asked.facts)
     try:
-        cache_dir, settings = settings_to_read(asked.manifest, asked.flags)
-        registry = settings.registry if settings else None
-        wanted = Wanted(models, asked.directory(models), cache_dir, argv, asked.on_miss, registry)
+        address, settings = settings_to_read(asked.manifest, {**asked.flags, "trust": asked.trust})
+        wanted = Wanted(
+            models,
+            asked.directory(models),
+            address,
+            argv,
+            asked.on_miss,
+            registry=settings.registry if settings else None,
+            trust=settings.trust if settings else asked.trust,
+            token_file=settings.token_file if settings else None,
+            facts=facts,
+        )
         return run_hook(wanted, os.environ)
     except Exception as error:
         if asked.on_miss == "fail" or os.environ.get("PREWARM_TRACEBACK"):
             raise
         return missed(error, asked.on_miss)
+
+
+def _fact(given: str) -> tuple[str, str]:
+    name, equals, value = given.partition("=")
+    if not (name and equals):
+        raise click.BadParameter(f"{given!r}: expected FACT=VALUE", param_hint="--for")
+    return name, value
 
 
 def _default_into(models: tuple[str, ...]) -> Path:

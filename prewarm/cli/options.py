@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from prewarm.config import Settings, load_settings
+from prewarm.deploy.address import Address, address_of
 from prewarm.errors import ConfigError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -70,27 +71,23 @@ def argv_of(interpreter: str) -> tuple[str, ...]:
 
 
 def settings_to_read(
-    manifest: str | None, flags: dict[str, object | None]
-) -> tuple[Path, Settings | None]:
-    """Return the cache directory that a deployment reads, and the settings as far as there are any.
+    manifest: str | None, flags: dict[str, Any]
+) -> tuple[Address, Settings | None]:
+    """Return where a deployment reads manifests, and the settings as far as there are any.
 
     Raises:
-        ConfigError: the settings are wrong, or ``manifest`` is no directory.
+        ConfigError: the settings are wrong, or ``manifest`` names nothing that can be read.
     """
     if manifest is None:
         settings = load_settings(flags, os.environ)
-        return settings.cache_dir, settings
-    if "://" in manifest:
-        raise ConfigError(
-            f"--manifest {manifest}: only a directory can be read by this version; "
-            "name the builder's cache directory",
-            code="not_yet",
-        )
+        named = settings.manifest
+        return (settings.cache_dir if named is None else address_of(named)), settings
+    address = address_of(manifest)
     try:
-        return Path(manifest), load_settings(flags, os.environ)
+        return address, load_settings(flags, os.environ)
     except ConfigError:
-        # They are not needed where the directory is named.
-        return Path(manifest), None
+        # They are not needed where the place is named.
+        return address, None
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable fields.")

@@ -13,21 +13,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from prewarm.deploy.candidates import Present, candidates_for, device_of
+from prewarm.deploy.address import directory_of
+from prewarm.deploy.candidates import Present
+from prewarm.deploy.choosing import choose_start
 from prewarm.deploy.deployment_file import point_deployment, start_variables
-from prewarm.deploy.fatal_variables import fatal_variables, mends_off
 from prewarm.deploy.outcome import EAGER_VARIABLES, Miss, Outcome, Started, Wanted
 from prewarm.deploy.private import BundleFile, prepare
-from prewarm.deploy.published import Published, read_published
-from prewarm.deploy.select import choose, sentences
-from prewarm.environment import Difference
+from prewarm.deploy.published import read_published
 from prewarm.errors import NotWarm, PrewarmError
 from prewarm.store.command_path import require_command_path
 from prewarm.store.leases import mark_used
-
-#: What may change a graph without changing torch's key for it: an operator's or a pass's own code
-#: (pytorch #187319). A bundle from before it would answer as the old code did.
-UNGUARDED = frozenset({"source", "architecture", "[model] setup"})
+from prewarm.store.trusted_keys import trusted_keys
 
 
 def run_hook(wanted: Wanted, environ: Mapping[str, str]) -> Outcome:
@@ -51,7 +47,10 @@ def run_hook(wanted: Wanted, environ: Mapping[str, str]) -> Outcome:
             variables = start_variables(prepared, started, environ, warnings)
             variables |= eager if len(started) < len(wanted.models) else {}
             point_deployment(prepared, started, variables)
-            mark_used((wanted.cache_dir, found.published.entry.bundle.sha256) for found in started)
+            mark_used(
+                (directory_of(wanted.manifest), found.published.entry.bundle.sha256)
+                for found in started
+            )
         except PrewarmError as error:
             if wanted.on_miss == "fail":
                 raise
@@ -64,7 +63,12 @@ def _choose_all(
     wanted: Wanted, environ: Mapping[str, str], warnings: list[str]
 ) -> tuple[list[Started], list[Miss]]:
     try:
-        published = read_published(wanted.cache_dir, uid=os.geteuid(), warn=warnings.append)
+        published = read_published(
+            directory_of(wanted.manifest),
+            uid=os.geteuid(),
+            warn=warnings.append,
+            keys=trusted_keys(wanted.trust),
+        )
     except PrewarmError as error:
         return [], [Miss(None, error)]
     present = Present(wanted.interpreter)
@@ -72,7 +76,8 @@ def _choose_all(
     misses: list[Miss] = []
     for model in wanted.models:
         try:
-            found = _choose(model, wanted, published, present, environ)
+            found = choose_start(model, wanted, published, present, environ)
+            _refuse_conflicts(found, started)
         except PrewarmError as error:
             misses.append(Miss(model, error))
             continue
@@ -85,60 +90,21 @@ def _choose_all(
     return started, misses
 
 
-def _choose(
-    model: str,
-    wanted: Wanted,
-    published: Sequence[Published],
-    present: Present,
-    environ: Mapping[str, str],
-) -> Started:
-    candidates, caveat = candidates_for(model, published)
-    # Without a bundle an eager start sets this itself, and the env file may be read before us.
-    own = EAGER_VARIABLES if wanted.on_miss == "eager" else {}
-    fatal = fatal_variables(environ, device=device_of(candidates[0]), own=own)
-    if fatal:
-        raise NotWarm(
-            f"{model}: {sentences(fatal)}; unset {'it' if len(fatal) == 1 else 'them'} for this "
-            "server",
-            code="fatal_variable",
-        )
-    chosen = choose(model, candidates, present)
-    if caveat is not None:
-        return Started(model, chosen, NotWarm(f"{model}: {caveat}"))
-    off = mends_off(environ, chosen.entry.requires)
-    if off:
-        told = f"{model}: {sentences(off)}; unset it for this server"
-        return Started(model, chosen, NotWarm(told, code="fatal_variable"))
-    changed = _changed(wanted, chosen)
-    stale = [difference for difference in changed or () if difference.fact in UNGUARDED]
-    if stale:
-        raise NotWarm(
-            f"{model}: {sentences(stale)}; torch's keys do not see into custom operators and "
-            "passes, so its bundle is not used; run `prewarm scan` to build it as it is now",
-            code="source_changed",
-        )
-    if changed:
-        return Started(
-            model,
-            chosen,
-            NotWarm(
-                f"{model}: {sentences(changed)}; run `prewarm scan` to build it as it is now",
-                code="declaration_changed",
-            ),
-        )
-    if chosen.entry.status != "warm":
-        reason = chosen.entry.reason or f"is {chosen.entry.status}"
-        return Started(model, chosen, NotWarm(f"{model}: {reason}"))
-    return Started(model, chosen, None)
+def _refuse_conflicts(found: Started, started: Sequence[Started]) -> None:
+    """Pass if a model can start in one process with those before it.
 
-
-def _changed(wanted: Wanted, chosen: Published) -> tuple[Difference, ...] | None:
-    if wanted.registry is None:
-        return None
-    # Without a registry, as on most deployments, nothing of its side is imported.
-    from prewarm.deploy.registry_now import changed_since
-
-    return changed_since(chosen.entry, wanted.registry)
+    Raises:
+        NotWarm: it was proven with another value of a variable.
+    """
+    for other in started:
+        theirs = other.published.entry.variables
+        for name, value in found.published.entry.variables.items():
+            if theirs.get(name, value) != value:
+                raise NotWarm(
+                    f"{found.model}: was proven with {name}={value}, {other.model} with "
+                    f"{theirs[name]}; give each its own --into and process",
+                    code="variables_conflict",
+                )
 
 
 def _bundle(wanted: Wanted, found: Started) -> BundleFile:
@@ -148,5 +114,5 @@ def _bundle(wanted: Wanted, found: Started) -> BundleFile:
         size_bytes=bundle.size_bytes,
         unpacked_bytes=bundle.unpacked_bytes,
         files=bundle.files,
-        cache_dir=wanted.cache_dir,
+        cache_dir=directory_of(wanted.manifest),
     )

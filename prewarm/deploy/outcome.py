@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from prewarm.deploy.address import Address
 from prewarm.deploy.private import Prepared
 from prewarm.deploy.published import Published
 from prewarm.errors import PrewarmError
 
 OnMiss = Literal["cold", "eager", "fail"]
+
+#: Below the 90 s after which systemd ends a unit that does not start.
+TIMEOUT_S = 60.0
 
 #: What an eager start sets. torch.compile looks at this variable and leaves the function as it is
 #: (torch/_dynamo/eval_frame.py).
@@ -19,14 +23,24 @@ EAGER_VARIABLES = {"TORCHDYNAMO_DISABLE": "1"}
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a deployment asks for; with a registry its declarations are looked at too."""
+    """What a deployment asks for; with a registry its declarations are looked at too.
+
+    ``facts`` stand for the environment where the server's machine cannot be seen (``--for``);
+    ``trust`` holds public keys, or files that do. The hook ends after ``timeout_s``, and what it
+    waits for the builder (``wait_s``) is not counted.
+    """
 
     models: tuple[str, ...]
     into: Path
-    cache_dir: Path
+    manifest: Address
     interpreter: tuple[str, ...]
     on_miss: OnMiss
     registry: Path | None = None
+    trust: tuple[str, ...] = ()
+    token_file: Path | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    wait_s: float = 0.0
+    timeout_s: float = TIMEOUT_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,8 +72,13 @@ def write_manifest(cache_dir: Path, manifest: Manifest, key: SigningKey) -> Mani
         NotWritable: the cache_dir cannot be written.
     """
     path = manifest_path(cache_dir, manifest.builder)
-    generation = max(_last_generation(path, manifest), manifest.generation) + 1
-    written = replace(manifest, generation=generation)
+    last_generation, last_at = _last(path, manifest)
+    # Readers refuse what is older than what they have seen, also after the clock was put back.
+    written = replace(
+        manifest,
+        generation=max(last_generation, manifest.generation) + 1,
+        generated_at=max(last_at, manifest.generated_at),
+    )
     signed = written.to_dict()
     for text in paths_in(signed, _home()):
         raise RuntimeError(f"a manifest would say {text[:200]!r}, a path of this machine")
@@ -90,24 +95,39 @@ def read_manifests(
 
     A cache_dir without manifests gives neither.
     """
+    good: list[ReadManifest] = []
+    problems: list[str] = []
+    try:
+        paths = manifest_paths(cache_dir)
+    except ManifestUnavailable as error:
+        return (), (str(error),)
+    for path in paths:
+        try:
+            good.append(read_manifest(path, limit_bytes=limit_bytes))
+        except ManifestUnavailable as error:
+            problems.append(str(error))
+    return tuple(good), tuple(problems)
+
+
+def manifest_paths(cache_dir: Path) -> tuple[Path, ...]:
+    """Return where a cache_dir has manifests, by builder; none where there is no directory.
+
+    Raises:
+        ManifestUnavailable: the directory cannot be read.
+    """
     directory = manifests_directory(cache_dir)
     try:
         names = sorted(found.name for found in directory.iterdir())
     except FileNotFoundError:
-        return (), ()
+        return ()
     except OSError as error:
-        return (), (f"{directory}: cannot be read ({error.strerror}); give this user access",)
-    good: list[ReadManifest] = []
-    problems: list[str] = []
-    for name in names:
-        # Hidden files are those on their way.
-        if name.startswith(".") or not name.endswith(_SUFFIX):
-            continue
-        try:
-            good.append(read_manifest(directory / name, limit_bytes=limit_bytes))
-        except ManifestUnavailable as error:
-            problems.append(str(error))
-    return tuple(good), tuple(problems)
+        raise ManifestUnavailable(
+            f"{directory}: cannot be read ({error.strerror}); give this user access"
+        ) from error
+    # Hidden files are those on their way.
+    return tuple(
+        directory / name for name in names if not name.startswith(".") and name.endswith(_SUFFIX)
+    )
 
 
 def read_manifest(path: Path, *, limit_bytes: int = LARGEST_MANIFEST_BYTES) -> ReadManifest:
@@ -116,19 +136,28 @@ def read_manifest(path: Path, *, limit_bytes: int = LARGEST_MANIFEST_BYTES) -> R
     Raises:
         ManifestUnavailable: it cannot be read, is too large, or is no manifest of that builder.
     """
-    body = _parse(_read_limited(path, limit_bytes), path)
+    body = _parse(read_limited(path, limit_bytes), path)
     signatures = _signatures(body, path)
     try:
         manifest = Manifest.from_dict(body["signed"])
     except ManifestUnavailable as error:
         raise ManifestUnavailable(f"{path}: {error}", code=error.code) from None
+    return ReadManifest(path, named_for_builder(path, manifest), signatures, body["signed"])
+
+
+def named_for_builder(path: Path, manifest: Manifest) -> Manifest:
+    """Return a manifest that lies under its own builder's name.
+
+    Raises:
+        ManifestUnavailable: it is another's.
+    """
     if path.name != f"{manifest.builder}{_SUFFIX}":
         raise ManifestUnavailable(
             f"{path}: is the manifest of builder {manifest.builder[:60]!r} under another's name; "
             "remove it",
             code="bad_manifest",
         )
-    return ReadManifest(path, manifest, signatures, body["signed"])
+    return manifest
 
 
 def _home() -> str:
@@ -139,7 +168,12 @@ def _home() -> str:
         return ""
 
 
-def _read_limited(path: Path, limit_bytes: int) -> bytes:
+def read_limited(path: Path, limit_bytes: int) -> bytes:
+    """Return the content of a file that is no longer than a limit.
+
+    Raises:
+        ManifestUnavailable: it cannot be read, is no file, or is longer.
+    """
     try:
         # Not to wait for the writer of a pipe that somebody put there.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -196,12 +230,14 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _last_generation(path: Path, manifest: Manifest) -> int:
+def _last(path: Path, manifest: Manifest) -> tuple[int, str]:
+    """Return the generation and the time of the manifest that lies there."""
     if not path.exists():
-        return 0
+        return 0, ""
     try:
-        return read_manifest(path).manifest.generation
+        last = read_manifest(path).manifest
     except ManifestUnavailable:
         # Damaged, or of another format: whatever its generation was, it rose by one a writing, so
         # it is below the seconds since 1970.
-        return int(epoch_seconds(manifest.generated_at))
+        return int(epoch_seconds(manifest.generated_at)), ""
+    return last.generation, last.generated_at

@@ -1,6 +1,7 @@
 """The builder's signing key: Ed25519, kept beside the database, and the check of signatures.
 
-Owns the key file and the text forms of keys. What must be signed, and by whom, is for the caller.
+Owns the key file, the public key in a file beside it, and the text forms of keys. What must be
+signed, and by whom, is for the caller.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prewarm.errors import ConfigError
-from prewarm.store.whole_file import make_directory, whole_file
+from prewarm.errors import ConfigError, NoSpace, NotWritable
+from prewarm.store.whole_file import make_directory, whole_file, write_whole
 
 KEY_NAME = "signing.key"
 
@@ -56,11 +58,31 @@ def load_or_create_key(state_dir: Path, signing_key: Path | None = None) -> Sign
     if not os.path.lexists(path):
         make_directory(path.parent)
         _write(path)
-    return _load(path)
+    key = _load(path)
+    _write_public(_public_path(path), key.public)
+    return key
+
+
+def public_key(state_dir: Path, signing_key: Path | None = None) -> str | None:
+    """Return the public key of a builder, also for those who may not read the private one.
+
+    None where none was made yet.
+
+    Raises:
+        ConfigError: the file is no key, others may read or replace it, or nothing can be read.
+    """
+    path = signing_key or state_dir / KEY_NAME
+    if not os.path.lexists(path):
+        return None
+    if not os.access(path, os.R_OK, effective_ids=True):
+        with suppress(OSError):
+            text = _public_path(path).read_bytes().decode("utf-8", "replace").strip()
+            return PUBLIC_PREFIX + _to_text(public_bytes(text))
+    return _load(path).public
 
 
 def verify(
-    signed: bytes, signatures: Iterable[Mapping[str, str]], trusted: Iterable[str]
+    signed: bytes | memoryview, signatures: Iterable[Mapping[str, str]], trusted: Iterable[str]
 ) -> str | None:
     """Return the id of a trusted key that signed these bytes, or None.
 
@@ -108,6 +130,18 @@ def _write(path: Path) -> None:
     text = f"{_HEADER}\n{_to_text(os.urandom(_RAW_BYTES))}\n"
     with whole_file(path, mode=0o600, needed_bytes=len(text)) as file:
         file.write(text.encode())
+
+
+def _public_path(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(".key") + ".pub")
+
+
+def _write_public(path: Path, public: str) -> None:
+    text = f"{public}\n".encode()
+    # Deployments only get the key more easily by it: a directory that is closed stays closed.
+    with suppress(OSError, NoSpace, NotWritable):
+        if path.is_symlink() or not path.is_file() or path.read_bytes() != text:
+            write_whole(path, text)
 
 
 def _load(path: Path) -> SigningKey:

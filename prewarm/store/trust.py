@@ -24,7 +24,10 @@ class Distrust:
 
     def sentence(self) -> str:
         """Say both in one line."""
-        return f"{self.path} {self.why}, so its manifests are not trusted; run: {self.remedy}"
+        return (
+            f"{self.path} {self.why}, so its manifests are not trusted; run: {self.remedy} "
+            "(or name their builder's key with --trust, as `prewarm doctor` prints it there)"
+        )
 
 
 def distrust(path: Path, *, uid: int) -> Distrust | None:
@@ -49,6 +52,17 @@ def require_trusted(directories: tuple[Path, ...], *, uid: int) -> None:
     Raises:
         ManifestUnavailable: one is not there, cannot be read, or is not trusted.
     """
+    found = distrust_of(directories, uid=uid)
+    if found is not None:
+        raise ManifestUnavailable(found.sentence(), code="not_trusted")
+
+
+def distrust_of(directories: tuple[Path, ...], *, uid: int) -> Distrust | None:
+    """Return why the first of several directories is not trusted that is not, None where all are.
+
+    Raises:
+        ManifestUnavailable: one is not there, or cannot be read.
+    """
     for directory in directories:
         try:
             found = distrust(directory, uid=uid)
@@ -62,4 +76,5 @@ def require_trusted(directories: tuple[Path, ...], *, uid: int) -> None:
                 f"{directory}: cannot be read ({error.strerror}); give this user access to it"
             ) from error
         if found is not None:
-            raise ManifestUnavailable(found.sentence(), code="not_trusted")
+            return found
+    return None

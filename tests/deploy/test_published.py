@@ -11,6 +11,7 @@ import pytest
 from prewarm.deploy.published import Published, read_published
 from prewarm.errors import ManifestUnavailable
 from prewarm.store.manifest import manifest_path, manifests_directory
+from prewarm.store.signing import load_or_create_key
 
 from .conftest import Publisher
 
@@ -121,3 +122,58 @@ def test_a_cache_dir_that_is_a_file_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(ManifestUnavailable, match="cannot be read"):
         read_published(tmp_path / "cache", uid=os.geteuid(), warn=print)
+
+
+# -- by key
+
+
+def by_key(publish: Publisher, *keys: str) -> tuple[tuple[Published, ...], list[str]]:
+    lines: list[str] = []
+    found = read_published(publish.cache_dir, uid=os.geteuid(), warn=lines.append, keys=keys)
+    return found, lines
+
+
+def key_of(publish: Publisher) -> str:
+    return load_or_create_key(publish.root / "state").public
+
+
+def test_a_directory_that_others_can_write_is_read_by_key(publish: Publisher) -> None:
+    publish("minilm/v1")
+    manifests_directory(publish.cache_dir).chmod(0o777)
+    other = other_builder(publish)
+    other("gpt2", builder="gpu-2")
+
+    found, [line] = by_key(publish, key_of(publish))
+
+    assert [one.entry.model for one in found] == ["minilm/v1"]
+    assert "gpu-2.json: is not signed by a trusted key" in line
+    found, lines = by_key(publish, key_of(publish), key_of(other))
+    assert ({one.entry.model for one in found}, lines) == ({"minilm/v1", "gpt2"}, [])
+
+
+def test_a_trusted_directory_needs_no_key_and_keys_change_nothing(publish: Publisher) -> None:
+    publish()
+    other = load_or_create_key(publish.root / "other").public
+
+    assert len(by_key(publish, other)[0]) == 1
+
+
+def test_a_file_that_others_can_write_is_read_by_key(publish: Publisher) -> None:
+    publish()
+    manifest_path(publish.cache_dir, "gpu-1").chmod(0o666)
+
+    assert len(by_key(publish, key_of(publish))[0]) == 1
+    with pytest.raises(ManifestUnavailable, match="can be written by everybody") as caught:
+        by_key(publish)
+    assert caught.value.code == "not_trusted"
+    assert "--trust" in str(caught.value)
+
+
+def test_only_a_wrong_key_is_told_with_its_code(publish: Publisher) -> None:
+    publish()
+    publish.cache_dir.chmod(0o777)
+
+    with pytest.raises(ManifestUnavailable, match="is not signed by a trusted key") as caught:
+        by_key(publish, load_or_create_key(publish.root / "other").public)
+
+    assert (caught.value.code, caught.value.exit_code) == ("not_trusted", 5)

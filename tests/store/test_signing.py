@@ -14,6 +14,7 @@ from prewarm.store.signing import (
     key_id,
     load_or_create_key,
     public_bytes,
+    public_key,
     verify,
 )
 
@@ -29,7 +30,7 @@ def test_a_key_is_made_once_for_its_owner_alone(state_dir: Path, key: SigningKey
     path = state_dir / KEY_NAME
     assert path.stat().st_mode & 0o777 == 0o600
     assert load_or_create_key(state_dir) == key
-    assert os.listdir(state_dir) == [KEY_NAME]
+    assert sorted(os.listdir(state_dir)) == [KEY_NAME, "signing.pub"]
     first, second = path.read_text().splitlines()
     assert "Private" in first
     assert len(second) == 44
@@ -113,6 +114,38 @@ def test_a_file_that_is_no_key_is_told_and_kept(
     with pytest.raises(ConfigError, match="is no key that prewarm wrote"):
         load_or_create_key(state_dir)
     assert path.read_bytes() == data
+
+
+def test_the_public_key_lies_beside_it_for_everybody(state_dir: Path, key: SigningKey) -> None:
+    path = state_dir / "signing.pub"
+
+    assert path.read_text() == f"{key.public}\n"
+    assert path.stat().st_mode & 0o777 == 0o644
+    path.write_text("something else")
+    load_or_create_key(state_dir)
+    assert path.read_text() == f"{key.public}\n"
+
+
+def test_a_private_key_is_never_taken_for_the_public_one(tmp_path: Path) -> None:
+    path = tmp_path / "builder.pub"
+    key = load_or_create_key(tmp_path, path)
+
+    assert load_or_create_key(tmp_path, path) == key
+    assert (tmp_path / "builder.pub.pub").read_text() == f"{key.public}\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become somebody else")
+def test_the_public_key_is_told_to_those_who_may_not_read_the_private_one(
+    open_path: Path, unprivileged: Unprivileged
+) -> None:
+    state = open_path / "state"
+    assert public_key(state) is None
+    key = load_or_create_key(state)
+
+    with unprivileged():
+        assert public_key(state) == key.public
+        with pytest.raises(ConfigError, match="Permission denied"):
+            load_or_create_key(state)
 
 
 def test_a_state_dir_that_cannot_be_written_is_told(
