@@ -8,6 +8,7 @@ needs it.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,17 +27,27 @@ from prewarm.store.status import Status
 
 
 def prove(
-    bench: Bench, job: Job, built: Built, packed: Path, log: Path, *, each_first: bool
+    bench: Bench,
+    job: Job,
+    built: Built,
+    packed: Path,
+    log: Path,
+    *,
+    each_first: bool,
+    built_in: Path | None = None,
 ) -> Proven:
     """Run the proof from the packed bundle.
 
-    With ``each_first`` also each other call first, once per bundle.
+    With ``each_first`` also each other call first, once per bundle. ``built_in`` is where the cache
+    lay at the build; it is removed before each start, since torch keeps that path in its graph
+    entries and looks there for what was tuned: no deployment has it.
 
     Raises:
         ChildFailed: a child ended without an answer.
         StoreCorrupt: the packed bundle is damaged.
     """
-    run = _Run(bench, job, built, packed, log, _orders(job, built, each_first=each_first))
+    orders = _orders(job, built, each_first=each_first)
+    run = _Run(bench, job, built, packed, log, orders, built_in)
     plain = run.plain()
     if isinstance(plain, Proven) and plain.verdict.code not in SHIM_CARRIES:
         return plain
@@ -68,14 +79,18 @@ class _Run:
     packed: Path
     log: Path
     orders: Sequence[Sequence[int]]
+    built_in: Path | None
 
     def plain(self) -> Proven | ChildFailed:
-        """Start without mends; a child that fails for want of a higher limit is no last word."""
+        """Start without mends; a child that fails for want of them is no last word."""
         try:
             return self.start(shim=False)
         except ChildFailed as error:
-            # With fullgraph torch raises where it would have gone on in eager mode.
-            if self.built.recompile_limit is None or error.code != "raised":
+            # With fullgraph torch raises where it would have gone on in eager mode; and what it
+            # tunes again on a GPU it writes to the build's path, which others may not write.
+            limited = self.built.recompile_limit is not None
+            tunes = self.job.declaration.model.device == "cuda"
+            if error.code != "raised" or not (limited or tunes):
                 raise
             return error
 
@@ -91,6 +106,8 @@ class _Run:
 
     def _once(self, order: Sequence[int], *, full: bool, shim: bool) -> dict[str, Any]:
         built = self.built
+        if self.built_in is not None:
+            shutil.rmtree(self.built_in, ignore_errors=True)
         with self.bench.workspace.directory("proof") as directory:
             cache = directory / "cache"
             unpack(

@@ -12,6 +12,8 @@ Used as ``[model] interpreter = [python, fake_child.py]``. What it does is told 
 - ``small_files``: how many small artifacts are made beside it, the first ten with what torch
   leaves about: locks and temporary files.
 - ``mends``, ``shim_report``: what the shim changes, and the counts of a proof with it.
+- ``keeps_place``: the artifacts keep the path of the build, as torch's graph entries do: a start
+  that does not find its tuned configurations there tunes again and leaves what it found.
 - ``order_report``: the same, for the runs that make another call first alone.
 - ``failed``: shape sets that fail in the build.
 - ``tell_places``: a file that gets the proof's HOME, TMPDIR and working directory.
@@ -111,6 +113,9 @@ def compile_run(request: dict, behaviour: dict, cache: Path) -> dict:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(f"{part} of {behaviour.get('graph', 'g')}\n".encode() * 2000)
         mark(behaviour, f"compile-{number}")
+    if behaviour.get("keeps_place"):
+        (cache / "place").write_text(str(cache))
+        (cache / "best_config").touch()
     bulk = random.Random(0).randbytes(behaviour.get("bulk_bytes", 1))
     for twin in ("bulk", *(f"bulk-{n}" for n in range(behaviour.get("twins", 0)))):
         (cache / twin).write_bytes(bulk)
@@ -146,6 +151,7 @@ def prove(request: dict, behaviour: dict, cache: Path) -> dict:
     missed = {} if there else {"graphs_compiled": 1, "fx_misses": 1, "aot_misses": 1}
     calls = calls_of(request)
     shim = "PREWARM_DIR" in os.environ
+    tuned = {"benchmarked_coordinate_descent": 3} if tunes_again(cache) else {}
     return {
         "calls": [
             {"shape_set": calls[n][0], "sizes": calls[n][1], "warm_s": 1.0, "compiled_frames": 1}
@@ -162,9 +168,20 @@ def prove(request: dict, behaviour: dict, cache: Path) -> dict:
         "mends": behaviour.get("mends", []) if shim else [],
         "report": {**ZEROS, "triton_compiled": "n/a", "benchmarked_coordinate_descent": "n/a",
                    "bypass_reasons": ["told by the fake"], "not_watched": [],
-                   **missed, **behaviour.get("shim_report" if shim else "report", {}),
+                   **missed, **tuned, **behaviour.get("shim_report" if shim else "report", {}),
                    **({} if request["full"] else behaviour.get("order_report", {}))},
     }  # fmt: skip
+
+
+def tunes_again(cache: Path) -> bool:
+    if not (cache / "place").is_file():
+        return False
+    tuned = Path((cache / "place").read_text()) / "best_config"
+    if tuned.is_file():
+        return False
+    tuned.parent.mkdir(parents=True)
+    tuned.touch()
+    return True
 
 
 def main() -> None:

@@ -55,3 +55,10 @@ def test_a_sharer_needs_the_shim_too(shop) -> None:
     assert [entry["requires"] for entry in entries] == [["shim"], ["shim"]]
     assert len({entry["bundle"]["sha256"] for entry in entries}) == 1
     assert shop.builds("b") == []
+
+
+def test_what_lies_where_it_was_built_warms_no_proof(shop) -> None:
+    shop.model("m", keeps_place=True, mends=["retuning"])
+    shop.scan()
+    entry = shop.entry("m")
+    assert (entry.status, entry.code) == (Status.PARTIAL, "retuned")
