@@ -1,6 +1,7 @@
-"""Keeping house: bundles, logs and remembered digests within their bounds.
+"""Keeping house: bundles, logs, digests and history within their bounds.
 
-Owns the order; what goes is planned in ``store/`` (``collect_plan.py``, ``logs.py``, ``gone.py``).
+Owns the order and how long history is kept; what goes is planned in ``store/``
+(``collect_plan.py``, ``logs.py``, ``gone.py``) or stands in the file of its table.
 
 - First the entries leave the database's published ones, then the manifest, and the file only after
   its grace period. A crash between two of them leaves more, never less, than is needed.
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from prewarm.build.bench import Bench
@@ -22,9 +24,17 @@ from prewarm.store.collect import Cache, Collected, collect, look_at_cache
 from prewarm.store.collect_plan import Bounds, Plan, plan
 from prewarm.store.gone import gone_files
 from prewarm.store.house_note import HouseNote, write_house_note
-from prewarm.store.logs import LogFile, logs_over
+from prewarm.store.logs import LogFile, listed_logs, logs_going
 from prewarm.store.status import WORKING, Status
-from prewarm.store.view import read_paths, read_status, read_uses
+from prewarm.store.timestamp import timestamp
+from prewarm.store.view import read_environments, read_logs, read_paths, read_status, read_uses
+
+#: Events, builds and start reports are forgotten after this time, each within a number of its own.
+HISTORY_S = 90 * 86_400.0
+
+#: Entries whose checkpoint is gone are forgotten after this time, and the oldest over a number.
+RETIRED_S = 30 * 86_400.0
+MOST_RETIRED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,17 @@ class HousePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Forgotten:
+    """How many rows of history went, and how many bytes of the database with them."""
+
+    retired: int
+    builds: int
+    events: int
+    reports: int
+    freed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class HouseKept:
     """What was done: bundles that left the manifest, files that went, models queued again."""
 
@@ -50,6 +71,7 @@ class HouseKept:
     evicted: tuple[str, ...]
     readmitted: tuple[str, ...]
     collected: Collected
+    forgotten: Forgotten
     logs: int
     freed_bytes: int
 
@@ -77,17 +99,26 @@ def plan_house(settings: Settings, *, now_s: float) -> HousePlan:
         builder=settings.builder,
     )  # fmt: skip
     bounds = Bounds(settings.grace_s, settings.cache_limit_bytes, settings.unused_s)
-    workspace = Workspace(settings.state_dir)
-    busy = {
-        workspace.log_for(row.model, row.environment_id)
-        for row in read_status(settings.state_dir)
-        if row.status in WORKING
-    }
     return HousePlan(
         cache=cache,
         bundles=plan(cache.bundles, uses, bounds, now_s=now_s),
-        logs=logs_over(workspace.logs, limit_bytes=settings.logs_limit_bytes, busy=busy),
+        logs=_plan_logs(settings, now_s=now_s),
         gone=gone_files(read_paths(settings.state_dir)),
+    )
+
+
+def _plan_logs(settings: Settings, *, now_s: float) -> tuple[LogFile, ...]:
+    state_dir = settings.state_dir
+    # Listed first: a log is named before it is there.
+    logs = listed_logs(Workspace(state_dir).logs)
+    probes = {f"probe-{found}.log" for found in read_environments(state_dir)}
+    working = [row.log for row in read_status(state_dir) if row.status in WORKING]
+    return logs_going(
+        logs,
+        named=read_logs(state_dir) | probes,
+        busy={Path(log).name for log in working if log is not None},
+        limit_bytes=settings.logs_limit_bytes,
+        now_s=now_s,
     )
 
 
@@ -113,6 +144,7 @@ def keep_house(bench: Bench) -> HouseKept:
     )  # fmt: skip
     database.forget_bundles(collected.bundles)
     database.forget_files(planned.gone)
+    forgotten = _forget(bench)
     removed = [log for log in planned.logs if _removed(log)]
     readmitted = readmit(bench, planned.bundles) if planned.cache.problem is None else ()
     write_house_note(
@@ -126,8 +158,23 @@ def keep_house(bench: Bench) -> HouseKept:
         evicted=tuple(evicted),
         readmitted=readmitted,
         collected=collected,
+        forgotten=forgotten,
         logs=len(removed),
-        freed_bytes=collected.freed_bytes + sum(log.size_bytes for log in removed),
+        freed_bytes=collected.freed_bytes
+        + forgotten.freed_bytes
+        + sum(log.size_bytes for log in removed),
+    )
+
+
+def _forget(bench: Bench) -> Forgotten:
+    database, now_s = bench.database, bench.now_s()
+    before = timestamp(now_s - HISTORY_S)
+    return Forgotten(
+        retired=database.forget_retired(before=timestamp(now_s - RETIRED_S), most=MOST_RETIRED),
+        builds=database.forget_builds(before=before),
+        events=database.forget_events(before=before),
+        reports=database.forget_reports(before=before),
+        freed_bytes=database.reclaim(),
     )
 
 

@@ -34,8 +34,7 @@ def process(bench: Bench, job: Job) -> Entry:
     A child that fails is a status with its reason; ``Interrupted``, a full disk and an unwritable
     ``cache_dir`` pass through to the run.
     """
-    log = bench.workspace.log_for(job.model, job.environment.id)
-    log.unlink(missing_ok=True)
+    log = bench.workspace.new_log(job.model, job.environment.id, bench.at())
     misfit: str | None = None
     try:
         for own_graph in (True, False):
@@ -74,7 +73,7 @@ def _share(
     built = None if row.record is None else built_of_record(row.record, job, key=row.build_key)
     if row.record is None or built is None:
         return None, None
-    bench.move(job, Status.PROVING)
+    bench.move(job, Status.PROVING, log=str(log))
     # Each other call first is proven once per bundle; only a warm entry says that it was.
     each_first = row.record["status"] != Status.WARM
     try:

@@ -11,6 +11,8 @@ Rules:
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from prewarm.build.bench import Bench
 from prewarm.build.child import Interrupted
 from prewarm.build.job import Job
@@ -59,7 +61,7 @@ def prove_again(bench: Bench, job: Job, entry: Entry, built: Built) -> Verified:
 
 def _proven(bench: Bench, job: Job, entry: Entry, built: Built) -> Verified | Proven:
     """Run the proof and publish it if it is clean; else return what it came to."""
-    log = bench.workspace.log_for(job.model, job.environment.id)
+    log = _log(bench, job, entry)
     packed = bundle_path(bench.settings.cache_dir, built.bundle.sha256)
     proven = prove(bench, job, built, packed, log, each_first=True)
     weighed = proven.weighed(built.caveat)
@@ -77,6 +79,13 @@ def _proven(bench: Bench, job: Job, entry: Entry, built: Built) -> Verified | Pr
         len(proven.proofs),
         calls[0]["warm_s"] if calls else None,
     )
+
+
+def _log(bench: Bench, job: Job, entry: Entry) -> Path:
+    """Return the log of the build that is proven again, so that both can be read together."""
+    if entry.log is not None and Path(entry.log).parent == bench.workspace.logs:
+        return Path(entry.log)
+    return bench.workspace.new_log(job.model, job.environment.id, bench.at())
 
 
 def _refused(bench: Bench, entry: Entry, verdict: Verdict) -> Verified:

@@ -8,7 +8,6 @@ Nothing here must last. What a dead builder left behind is removed at the next s
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import tempfile
@@ -16,11 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from prewarm.build.process_group import end_strays
+from prewarm.store.logs import KEPT, earlier_logs, log_of
 from prewarm.store.torchside_copy import copy_torchside, torchside_digest
 from prewarm.store.whole_file import write_errors
-
-#: How much of a model's name stands in the name of its log; file names end at 255 bytes.
-LONGEST_NAME_BYTES = 150
 
 
 class Workspace:
@@ -64,14 +61,16 @@ class Workspace:
         finally:
             shutil.rmtree(path, ignore_errors=True)
 
-    def log_for(self, model: str, environment_id: str) -> Path:
-        """Return the log file of an entry's builds; a new build begins it anew."""
-        name = model.replace("%", "%25").replace("/", "%2F")
-        if len(name.encode()) > LONGEST_NAME_BYTES:
-            digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-            kept = name.encode()[:LONGEST_NAME_BYTES].decode(errors="ignore")
-            name = f"{kept}-{digest}"
-        return self.logs / f"{name}-{environment_id or 'none'}.log"
+    def new_log(self, model: str, environment_id: str, at: str) -> Path:
+        """Return the file for the log of a build of an entry that begins now.
+
+        Its oldest ones go, so that with this one ``KEPT`` are left.
+        """
+        log = log_of(self.logs, model, environment_id, at)
+        for old in earlier_logs(log)[: -(KEPT - 1)]:
+            with contextlib.suppress(OSError):
+                old.unlink()
+        return log
 
     def _clear(self) -> None:
         if not self.root.exists():

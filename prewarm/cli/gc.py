@@ -69,7 +69,7 @@ def _rows(planned: HousePlan) -> Iterator[tuple[str, str, str, str]]:
     for path, size_bytes in planned.cache.leftovers:
         yield "leftover", size(size_bytes), path.name, "a writer died"
     for log in planned.logs:
-        yield "log", size(log.size_bytes), log.path.name, "over logs_limit_bytes, the oldest"
+        yield "log", size(log.size_bytes), log.path.name, log.why
     if planned.gone:
         yield "digests", "", f"{len(planned.gone)} files", "the files are gone"
 

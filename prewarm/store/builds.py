@@ -1,6 +1,7 @@
-"""The table ``builds``: every run of a child that compiles, with how it ended.
+"""The table ``builds``: the last runs of children that compile, with how they ended.
 
-Owns the table's SQL. Decides nothing about entries.
+Owns the table's SQL and its bounds. Decides nothing about entries. Of those that are forgotten a
+trigger keeps the number, by outcome (``schema.py``), so that totals only grow.
 """
 
 from __future__ import annotations
@@ -13,6 +14,13 @@ from prewarm.store.connection import Connection, to_json
 
 INTERRUPTED = "interrupted"
 """The outcome of a build whose process ended without a word."""
+
+
+#: Of an entry: several rounds of retries down the ladder of modes.
+MOST_OF_AN_ENTRY = 20
+
+#: Of all entries together.
+MOST_BUILDS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +43,24 @@ class Builds(Connection):
     """Reads and writes the table ``builds``."""
 
     def start_build(self, entry_id: int, key: str, *, at: str, log: str | None = None) -> int:
-        """Record that a build began; the answer is its id."""
-        [row] = self.query(
-            """
-            INSERT INTO builds (entry_id, build_key, started_at, log)
-            VALUES (:entry_id, :key, :at, :log) RETURNING id
-            """,
-            {"entry_id": entry_id, "key": key, "at": at, "log": log},
-        )
+        """Record that a build began; the answer is its id. The entry's oldest are forgotten."""
+        with self.transaction():
+            [row] = self.query(
+                """
+                INSERT INTO builds (entry_id, build_key, started_at, log)
+                VALUES (:entry_id, :key, :at, :log) RETURNING id
+                """,
+                {"entry_id": entry_id, "key": key, "at": at, "log": log},
+            )
+            self.execute(
+                """
+                DELETE FROM builds WHERE entry_id = :entry_id AND ended_at IS NOT NULL AND id <= (
+                  SELECT id FROM builds WHERE entry_id = :entry_id
+                  ORDER BY id DESC LIMIT 1 OFFSET :most
+                )
+                """,
+                {"entry_id": entry_id, "most": MOST_OF_AN_ENTRY},
+            )
         build_id: int = row["id"]
         return build_id
 
@@ -85,6 +103,24 @@ class Builds(Connection):
             "SELECT * FROM builds WHERE entry_id = :entry_id ORDER BY id", {"entry_id": entry_id}
         )
         return tuple(BuildRow(**row) for row in rows)
+
+    def forget_builds(self, *, before: str, most: int = MOST_BUILDS) -> int:
+        """Forget what ended before ``before`` and the oldest over ``most``; return how many.
+
+        Each entry's last build stays, and what still runs.
+        """
+        rows = self.query(
+            """
+            DELETE FROM builds
+            WHERE ended_at IS NOT NULL
+              AND (ended_at < :before
+                OR id <= (SELECT id FROM builds ORDER BY id DESC LIMIT 1 OFFSET :most))
+              AND id NOT IN (SELECT max(id) FROM builds GROUP BY entry_id)
+            RETURNING id
+            """,
+            {"before": before, "most": most},
+        )
+        return len(rows)
 
     def _interrupt_builds(self, entry_ids: Iterable[int], *, at: str) -> None:
         self.execute(

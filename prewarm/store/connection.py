@@ -40,6 +40,9 @@ _OLDEST_SQLITE = (3, 35, 0)
 
 _RETRY_S = 0.01
 
+#: The write-ahead log is cut to this once it was folded in; a long reader may let it grow.
+_WAL_BYTES = 4 << 20
+
 Row = dict[str, Any]
 
 
@@ -63,6 +66,7 @@ class Connection:
                 self._db = sqlite_utils.Database(plain, execute_plugins=False)
                 self._db.execute("PRAGMA foreign_keys = ON")
                 self._db.execute("PRAGMA synchronous = NORMAL")
+                self._db.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
                 self._prepare()
             except BaseException:
                 plain.close()
@@ -89,6 +93,11 @@ class Connection:
         with sqlite_errors(self.path):
             self._db.execute(sql, dict(parameters or {}))
 
+    def run_through(self, sql: str) -> None:
+        """Run one statement to its end that does its work step by step."""
+        with sqlite_errors(self.path):
+            self._db.execute(sql).fetchall()
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Run the statements of the block together or not at all."""
@@ -105,6 +114,9 @@ class Connection:
         if version == SCHEMA_VERSION and self._db.journal_mode == "wal":
             return
         self._check_ours(version)
+        if not version:
+            # Must be said before anything is written; forgotten rows then give their room back.
+            self._db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         self._use_wal()
         with self.transaction():
             # Another process may have migrated while this one waited for the lock.

@@ -10,10 +10,12 @@ from collections.abc import Iterable
 from prewarm.store.builds import Builds
 from prewarm.store.bundles import Bundles
 from prewarm.store.checkpoints import Checkpoints
+from prewarm.store.connection import to_json
 from prewarm.store.entries import Entries, Entry
 from prewarm.store.environments import Environments
 from prewarm.store.events import Events
 from prewarm.store.files import Files
+from prewarm.store.pages import Pages
 from prewarm.store.reports import Reports
 from prewarm.store.requests import Requests
 from prewarm.store.retries import Retries
@@ -38,6 +40,7 @@ class Database(
     Reports,
     Totalling,
     Retries,
+    Pages,
 ):
     """An open ``prewarm.db``; see ``connection.py`` for what opening it may raise."""
 
@@ -72,6 +75,37 @@ class Database(
             released = self._release_entries(at=at, until=until)
             self._interrupt_builds((entry.id for entry in released), at=at)
         return released
+
+    def forget_retired(self, *, before: str, most: int) -> int:
+        """Forget entries that were retired before this time and the oldest over ``most``.
+
+        With their events and builds, and checkpoints without an entry that are gone. Their bundles
+        are known by themselves, so one that comes back is proven, not built. Return how many.
+        """
+        with self.transaction():
+            rows = self.query(
+                """
+                SELECT id FROM entries WHERE status = 'retired' AND (updated_at < :before OR id IN (
+                  SELECT id FROM entries WHERE status = 'retired'
+                  ORDER BY updated_at DESC, id DESC LIMIT -1 OFFSET :most
+                ))
+                """,
+                {"before": before, "most": most},
+            )
+            going = {"ids": to_json([row["id"] for row in rows])}
+            for statement in (
+                "DELETE FROM events WHERE entry_id IN (SELECT value FROM json_each(:ids))",
+                "DELETE FROM builds WHERE entry_id IN (SELECT value FROM json_each(:ids))",
+                "DELETE FROM entries WHERE id IN (SELECT value FROM json_each(:ids))",
+            ):
+                self.execute(statement, going)
+            self.execute(
+                """
+                DELETE FROM checkpoints
+                WHERE retired_at IS NOT NULL AND name NOT IN (SELECT model FROM entries)
+                """
+            )
+        return len(rows)
 
     def quarantine(self, sha256: str, *, reason: str, at: str) -> tuple[Entry, ...]:
         """Take a bundle out of use and queue the entries that were published from it; return them.

@@ -94,6 +94,12 @@ class Reports(Connection):
         )
         return tuple(_report(row) for row in rows)
 
+    def forget_reports(self, *, before: str) -> int:
+        """Forget what is older than ``before``; return how many."""
+        return len(
+            self.query("DELETE FROM reports WHERE at < :before RETURNING id", {"before": before})
+        )
+
 
 def _report(row: Row) -> ReportRow:
     compiled = row["compiled"]

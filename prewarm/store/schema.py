@@ -5,7 +5,8 @@ for people too: ``sqlite-utils rows prewarm.db entries`` and Datasette show it a
 in text columns, booleans are 0 and 1, times are ISO-8601 text.
 
 - A migration that was released never changes; add one at the end.
-- Event rows are written by triggers, so no move of an entry, by whomever, can lack one.
+- Event rows are written by triggers, so no move of an entry, by whomever, can lack one. They are
+  bounded by a trigger too, so that no entry can have more than the last of them.
 """
 
 from __future__ import annotations
@@ -165,6 +166,33 @@ CREATE TABLE reports (
 CREATE INDEX reports_by_model ON reports (model, id);
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _BUNDLE_RECORDS, _DEPLOYMENTS)
+# What a service writes for years stays within bounds: of each entry the last events, and of builds
+# that are forgotten their number. The last failure tells when the next try is due.
+_BOUNDS = """
+CREATE INDEX events_by_entry ON events (entry_id, id);
+
+CREATE TRIGGER event_added AFTER INSERT ON events BEGIN
+  DELETE FROM events
+  WHERE entry_id = NEW.entry_id
+    AND id <= (
+      SELECT id FROM events WHERE entry_id = NEW.entry_id ORDER BY id DESC LIMIT 1 OFFSET 50
+    )
+    AND id IS NOT (
+      SELECT max(id) FROM events WHERE entry_id = NEW.entry_id AND to_status = 'failed'
+    );
+END;
+
+CREATE TABLE forgotten_builds (
+  outcome TEXT PRIMARY KEY,
+  count INTEGER NOT NULL
+);
+
+CREATE TRIGGER build_forgotten AFTER DELETE ON builds WHEN OLD.outcome IS NOT NULL BEGIN
+  INSERT INTO forgotten_builds (outcome, count) VALUES (OLD.outcome, 1)
+  ON CONFLICT (outcome) DO UPDATE SET count = count + 1;
+END;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _BUNDLE_RECORDS, _DEPLOYMENTS, _BOUNDS)
 
 SCHEMA_VERSION = len(MIGRATIONS)

@@ -16,7 +16,7 @@ from prewarm.store.status import Status
 class Totals:
     """How much there is of everything at one moment.
 
-    ``builds`` counts those that ended, by outcome; ``bundle_bytes`` is the size of what entries
+    ``builds`` counts all that ever ended, by outcome; ``bundle_bytes`` is the size of what entries
     that are published stand on, a shared bundle once.
     """
 
@@ -34,7 +34,13 @@ class Totalling(Connection):
         """Return the totals; every status is there, with 0 where no entry has it."""
         entries = self.query("SELECT status, count(*) AS n FROM entries GROUP BY status")
         builds = self.query(
-            "SELECT outcome, count(*) AS n FROM builds WHERE outcome IS NOT NULL GROUP BY outcome"
+            """
+            SELECT outcome, sum(n) AS n FROM (
+              SELECT outcome, count(*) AS n FROM builds WHERE outcome IS NOT NULL GROUP BY outcome
+              UNION ALL
+              SELECT outcome, count AS n FROM forgotten_builds
+            ) GROUP BY outcome
+            """
         )
         [bundles] = self.query(
             """

@@ -50,6 +50,10 @@ SELECT bundles.sha256, NULL, 1, NULL FROM bundles WHERE architecture IN (
 )
 """
 
+_LOGS_SQL = """
+SELECT log FROM entries WHERE log IS NOT NULL UNION SELECT log FROM builds WHERE log IS NOT NULL
+"""
+
 _PATHS_SQL = "SELECT path FROM files"
 
 _DIGESTS_SQL = """
@@ -120,6 +124,15 @@ def read_uses(state_dir: Path) -> dict[str, Use]:
             is_worked_with=known.is_worked_with or bool(is_worked_with),
         )
     return uses
+
+
+def read_logs(state_dir: Path) -> frozenset[str]:
+    """Return the names of the logs that an entry or a build names.
+
+    Raises:
+        PrewarmError: as ``read_status``.
+    """
+    return frozenset(Path(row[0]).name for row in _rows(state_dir, _LOGS_SQL))
 
 
 def read_paths(state_dir: Path) -> tuple[str, ...]:

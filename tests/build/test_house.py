@@ -251,13 +251,56 @@ def test_gc_tells_each_thing_that_goes(shop) -> None:
 def test_logs_stay_within_their_limit_and_the_oldest_go(shop) -> None:
     two_models(shop)
     logs = shop.settings.state_dir / "logs"
-    for second, name in enumerate(("old.log", "new.log")):
-        (logs / name).write_bytes(bytes(50_000))
-        os.utime(logs / name, (1000 + second, 1000 + second))
+    old, new = (Path(shop.entry(model).log or "") for model in ("m1", "m2"))
+    for second, log in enumerate((old, new)):
+        log.write_bytes(bytes(50_000))
+        os.utime(log, (1000 + second, 1000 + second))
     found = gc(shop, logs_limit_bytes="60K")
-    assert found["logs"] == ["old.log"]
-    assert not (logs / "old.log").exists()
-    assert (logs / "new.log").exists()
+    assert found["logs"] == [old.name]
+    assert not old.exists()
+    assert new.exists()
+    assert logs.joinpath(f"probe-{shop.entry('m1').environment_id}.log").exists()
+
+
+def test_a_log_goes_with_the_last_that_names_it(shop) -> None:
+    two_models(shop)
+    log = Path(shop.entry("m1").log or "")
+    for path in (shop.root / "registry" / "m1").iterdir():
+        path.unlink()
+    (shop.root / "registry" / "m1").rmdir()
+    shop.scan()
+    assert gc(shop)["logs"] == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(house, "MOST_RETIRED", 0)
+        gc(shop)
+        assert not shop.known("m1")
+        assert gc(shop)["logs"] == [log.name]
+    assert not log.exists()
+
+
+def test_each_build_has_a_log_of_its_own(shop) -> None:
+    shop.model("m1", compile="exit")
+    shop.scan()
+    first = shop.entry("m1").log
+    shop.model("m1")
+    shop.scan()
+    second = shop.entry("m1").log
+    assert first != second
+    assert Path(first or "").is_file() and Path(second or "").is_file()
+    assert gc(shop)["logs"] == []
+
+
+def test_history_is_brought_within_its_bounds(shop) -> None:
+    shop.model("m1", compile="exit")
+    shop.scan()
+    real_s = time.time
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("prewarm.cli.gc.time.time", lambda: real_s() + house.HISTORY_S + 60)
+        gc(shop)
+    with Database(shop.settings.state_dir / DATABASE_NAME) as database:
+        # What decides about the next try, and what `status` shows of the last one.
+        assert [event.to_status for event in database.events()] == [Status.FAILED]
+        assert len(database.builds(shop.entry("m1").id)) == 1
 
 
 def test_digests_of_files_that_are_gone_are_forgotten(shop) -> None:

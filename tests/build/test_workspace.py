@@ -12,6 +12,7 @@ import pytest
 from prewarm.build.child import MARKER
 from prewarm.build.workspace import Workspace
 from prewarm.errors import NotWritable
+from prewarm.store.logs import KEPT
 
 
 def test_open_gives_a_copy_that_everybody_reads(tmp_path: Path) -> None:
@@ -76,22 +77,16 @@ def test_a_directory_is_gone_afterwards_whatever_happened(tmp_path: Path) -> Non
         assert again.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_log_is_named_for_its_model_in_one_folder(tmp_path: Path) -> None:
+def test_a_new_log_takes_the_oldest_of_its_entry_away(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    names = {
-        workspace.log_for(model, environment)
-        for model in ("a/b", "a%2Fb", "a_b", "../../a")
-        for environment in ("e1", "")
-    }
-    assert len(names) == 8
-    assert {path.parent for path in names} == {workspace.logs}
-
-
-def test_a_very_long_name_has_a_log_of_its_own(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
-    logs = [workspace.log_for("é" * 300 + end, "e" * 16) for end in ("1", "2")]
-    assert logs[0] != logs[1]
-    assert all(len(os.fsencode(log.name)) < 255 for log in logs)
+    workspace.open()
+    other = workspace.new_log("m", "f" * 16, "2027-01-15T08:00:00.000Z")
+    other.touch()
+    made = []
+    for second in range(KEPT + 2):
+        made.append(workspace.new_log("m", "e" * 16, f"2027-01-15T08:00:0{second}.000Z"))
+        made[-1].touch()
+    assert set(workspace.logs.iterdir()) == {other, *made[-KEPT:]}
 
 
 def test_a_state_dir_that_cannot_be_written_is_told(tmp_path: Path) -> None:
