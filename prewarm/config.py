@@ -32,6 +32,9 @@ GRACE_S = 86_400.0
 #: All logs of builds together.
 LOGS_LIMIT_BYTES = 256 << 20
 
+#: A GPU of which others use more than this share has no build begun on it.
+GPU_BUSY_PERCENT = 25.0
+
 #: The service's Unix socket, in the runtime directory or the state directory.
 SOCKET_NAME = "prewarm.sock"
 
@@ -51,6 +54,8 @@ class Settings:
     logs_limit_bytes: int = LOGS_LIMIT_BYTES
     signing_key: Path | None = None
     child_memory_bytes: int | None = None
+    cpu_workers: int = 1
+    gpu_busy_percent: float = GPU_BUSY_PERCENT
     proof_user: str | None = None
     socket: Path | None = None
     listen: str = LISTEN
@@ -84,6 +89,8 @@ def load_settings(flags: Mapping[str, object | None], environ: Mapping[str, str]
         logs_limit_bytes=_as(int, given.get("logs_limit_bytes"), LOGS_LIMIT_BYTES),
         signing_key=_as(Path, given.get("signing_key")),
         child_memory_bytes=_as(int, given.get("child_memory_bytes")),
+        cpu_workers=_as(int, given.get("cpu_workers"), 1),
+        gpu_busy_percent=_as(float, given.get("gpu_busy_percent"), GPU_BUSY_PERCENT),
         proof_user=_as(str, given.get("proof_user")),
         socket=_as(Path, given.get("socket")) or _runtime_socket(environ),
         listen=_as(str, given.get("listen")) or LISTEN,
@@ -181,6 +188,8 @@ _SETTINGS: dict[str, _Parse] = {
     "logs_limit_bytes": setting_value.limit,
     "signing_key": setting_value.path,
     "child_memory_bytes": setting_value.size,
+    "cpu_workers": setting_value.count,
+    "gpu_busy_percent": setting_value.percent,
     "proof_user": setting_value.user,
     "socket": setting_value.path,
     "listen": setting_value.address,

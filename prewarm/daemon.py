@@ -21,13 +21,14 @@ from types import FrameType
 
 from prewarm.build.adopt import adopt
 from prewarm.build.bench import Bench
+from prewarm.build.cgroup import open_cgroups
+from prewarm.build.crew import Crew
 from prewarm.build.house import keep_house
 from prewarm.build.job_board import JobBoard
 from prewarm.build.look import Looker
 from prewarm.build.quarantine import mend
 from prewarm.build.run import open_run, registry_of
 from prewarm.build.step import Step
-from prewarm.build.worker import Worker
 from prewarm.config import Settings
 from prewarm.errors import PrewarmError
 from prewarm.log import Log
@@ -40,8 +41,6 @@ from prewarm.serve.server import Server
 from prewarm.store.database import DATABASE_NAME
 from prewarm.store.root_seen import read_root_seen
 
-#: Kinds of device; each has one worker, so that nothing is timed beside something else.
-DEVICES = ("cpu", "cuda")
 #: The loop wakes this often to tell the watchdog and to look after the threads.
 TICK_S = 1.0
 #: A full look is made this often, whatever was heard.
@@ -50,10 +49,10 @@ RESCAN_S = 60.0
 HOUSE_S = 3600.0
 #: After a look that failed the next one waits.
 TROUBLE_S = 10.0
-#: Settings that name places or sockets, which a service cannot change while it runs.
+#: Settings that name places or sockets, or make threads, which a running service cannot change.
 FIXED = (
     "registry", "cache_dir", "state_dir", "builder", "signing_key", "socket", "listen",
-    "token_file",
+    "token_file", "cpu_workers",
 )  # fmt: skip
 #: Children and threads have this long to end; a service manager waits longer.
 STOP_S = 8.0
@@ -80,7 +79,7 @@ class Daemon:
         self._reload = threading.Event()
         self._inbox: queue.Queue[Changes] = queue.Queue()
         self._board = JobBoard()
-        self._workers: list[Worker] = []
+        self._crew: Crew | None = None
         self._narrator = Narrator(log, notifier, self._board)
         self._asked = threading.Event()
         self._looked = threading.Event()
@@ -124,8 +123,8 @@ class Daemon:
         self._server = self._open_server()
         self._log.event("started", registry=str(self._settings.registry))
         self._notifier.ready("looking through the registry")
-        for device in DEVICES:
-            self._workers.append(self._new_worker(device, bench))
+        self._crew = self._new_crew(bench)
+        self._crew.start()
         self._watching = threading.Thread(target=self._watch, name="watcher", daemon=True)
         self._watching.start()
 
@@ -140,10 +139,14 @@ class Daemon:
         server.start()
         return server
 
-    def _new_worker(self, device: str, bench: Bench) -> Worker:
-        worker = Worker(device, bench, self._board, self._narrator.trouble)
-        worker.start()
-        return worker
+    def _new_crew(self, bench: Bench) -> Crew:
+        kept = open_cgroups()
+        crew = Crew(bench, self._board, self._narrator.trouble, cgroups=kept.cgroups)
+        self._log.event(
+            "devices", devices=[device.name for device in crew.devices.devices],
+            cpu_workers=bench.settings.cpu_workers, children=kept.told, detail=crew.devices.note,
+        )  # fmt: skip
+        return crew
 
     def _watch(self) -> None:
         self._watcher = Watcher(
@@ -180,7 +183,7 @@ class Daemon:
             if now_s >= house_at_s:
                 house_at_s = now_s + HOUSE_S
                 self._keep_house(bench)
-            self._tend(bench)
+            self._tend()
 
     def _first(self, bench: Bench) -> None:
         try:
@@ -238,12 +241,11 @@ class Daemon:
                 evicted=kept.evicted or None, queued=kept.readmitted or None,
             )  # fmt: skip
 
-    def _tend(self, bench: Bench) -> None:
+    def _tend(self) -> None:
         """Start anew what died, and tell the watchdog that the rest lives."""
-        for number, worker in enumerate(self._workers):
-            if not worker.is_alive and not self._stop.is_set():
-                self._log.event("worker died", level="error", device=worker.device)
-                self._workers[number] = self._new_worker(worker.device, bench)
+        if self._crew is not None and not self._stop.is_set():
+            for name in self._crew.tend():
+                self._log.event("worker died", level="error", worker=name)
         if not self._watching.is_alive() and not self._stop.is_set():
             self._log.event("watcher died", level="error")
             self._watching = threading.Thread(target=self._watch, name="watcher", daemon=True)
@@ -268,8 +270,8 @@ class Daemon:
             note = f"{', '.join(later)} need a restart" if later else None
             self._settings = replace(read, **kept)
             bench = replace(bench, settings=self._settings)
-            for worker in self._workers:
-                worker.take(bench)
+            if self._crew is not None:
+                self._crew.take(self._settings)
             self._log.event("reloaded", detail=note)
         self._notifier.ready("reloaded")
         return bench
@@ -286,9 +288,8 @@ class Daemon:
         self._notifier.stopping()
         self._log.event("stopping")
         self._board.ring()
-        ends_s = time.monotonic() + STOP_S
-        for worker in self._workers:
-            worker.join(max(0.1, ends_s - time.monotonic()))
+        if self._crew is not None:
+            self._crew.join(STOP_S)
         if self._server is not None:
             self._server.stop(1.0)
         self._log.event("stopped")

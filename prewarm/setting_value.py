@@ -19,6 +19,9 @@ LISTEN = "127.0.0.1:7791"
 #: How a public key is written: with its kind, or as bare hexadecimal digits or base64.
 KEY = re.compile(r"ed25519:.*|[0-9A-Fa-f]{64}|[A-Za-z0-9+/]{43}=", re.DOTALL)
 
+#: More workers than this are a slip of the finger.
+MOST = 256
+
 BUILDER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _SIZE = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
@@ -110,6 +113,27 @@ def seconds(found: Found, home: Path | None) -> float:
         ) from None
     return seconds
 
+
+def count(found: Found, home: Path | None) -> int:
+    """Return how many there are of something, at least one."""
+    text = str(found.value).strip()
+    if isinstance(found.value, bool) or not text.isdecimal() or not 0 < int(text) <= MOST:
+        raise ConfigError(
+            f"{found.source}: {found.value!r} is no count; give a number from 1 to {MOST}"
+        )
+    return int(text)
+
+
+def percent(found: Found, home: Path | None) -> float:
+    """Return a share in percent."""
+    try:
+        if isinstance(found.value, bool) or not 0 <= float(str(found.value)) <= 100:
+            raise ValueError
+    except ValueError:
+        raise ConfigError(
+            f"{found.source}: {found.value!r} is no percentage; give a number from 0 to 100"
+        ) from None
+    return float(str(found.value))
 
 
 def limit(found: Found, home: Path | None) -> int:

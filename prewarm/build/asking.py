@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from prewarm.build.child import ChildSpec, Progress, run_child
+from prewarm.build.child import ChildSpec, run_child
+from prewarm.build.child_watch import Progress
+from prewarm.build.cold import with_own_seconds
+from prewarm.build.compile_threads import thread_variables
+from prewarm.build.membership import Membership
+from prewarm.build.place import Place
+from prewarm.build.turn_door import VARIABLE as TURN
+from prewarm.build.turn_door import open_door
 from prewarm.registry.declaration import Declaration
 from prewarm.store.whole_file import write_errors
 
@@ -30,6 +37,7 @@ _NOT_HANDED_ON = (
     "PREWARM_DIR",
     "PREWARM_REPORT_DIR",
     "NOTIFY_SOCKET",
+    TURN,
 )
 
 
@@ -44,6 +52,7 @@ class Desk:
     memory_bytes: int | None
     stop: threading.Event
     progress: Progress | None = None
+    place: Place = field(default_factory=Place)
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
     @property
@@ -68,9 +77,20 @@ def ask_probe(desk: Desk, workdir: Path, device: str) -> dict[str, Any]:
 def ask_compile(
     desk: Desk, workdir: Path, *, cache: Path, mode: str, recompile_limit: int | None
 ) -> dict[str, Any]:
-    """Compile all declared calls into ``cache``; see ``torchside/compiling.py``."""
+    """Compile all declared calls into ``cache``; see ``torchside/compiling.py``.
+
+    The child is a member of the turns on its device: it holds still while somebody else has it.
+    """
     request = {"kind": "compile", "mode": mode, "recompile_limit": recompile_limit}
-    return _ask(desk, workdir, request, cache=cache)
+    place = desk.place
+    membership = Membership(place.turns)
+    with open_door(place.turns, membership.member, desk.stop) as door:
+        variables = {**thread_variables(desk.environ, builds=place.builds), **door}
+        answer = _ask(
+            desk, workdir, request, cache=cache, variables=variables, membership=membership
+        )
+    answer["calls"] = with_own_seconds(answer["calls"], membership.member.alone_s)
+    return answer
 
 
 def ask_proof(
@@ -129,6 +149,8 @@ def _ask(
     home: Path | None = None,
     user: int | None = None,
     deployment: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+    membership: Membership | None = None,
 ) -> dict[str, Any]:
     request |= {"declaration": desk.declaration.request(), "checkpoint": str(desk.checkpoint)}
     environ = {name: value for name, value in desk.environ.items() if name not in _NOT_HANDED_ON}
@@ -141,6 +163,8 @@ def _ask(
         "TRITON_CACHE_DIR": str(cache / "triton"),
         "HF_HUB_OFFLINE": "1",
         "PYTHONUNBUFFERED": "1",
+        **desk.place.variables(),
+        **(variables or {}),
     }
     if deployment is not None:
         environ["PREWARM_DIR"] = str(deployment)
@@ -157,5 +181,6 @@ def _ask(
         timeout_s=desk.declaration.timeout_s,
         memory_bytes=desk.memory_bytes,
         user=user,
+        cgroups=desk.place.cgroups,
     )
-    return run_child(spec, request, progress=desk.progress, stop=desk.stop)
+    return run_child(spec, request, progress=desk.progress, stop=desk.stop, membership=membership)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from prewarm.build.asking import Desk
 from prewarm.build.job import Job
+from prewarm.build.place import Place
 from prewarm.build.step import Reporter, Step
 from prewarm.build.telling import progress_detail
 from prewarm.build.workspace import Workspace
@@ -32,6 +33,7 @@ class Bench:
     stop: threading.Event
     report: Reporter
     now_s: Callable[[], float] = time.time
+    place: Place = field(default_factory=Place)
 
     def at(self) -> str:
         """Return the present time as text."""
@@ -58,5 +60,6 @@ class Bench:
             log=log,
             memory_bytes=self.settings.child_memory_bytes,
             stop=self.stop,
+            place=self.place,
             progress=lambda told: self.say(job, str(told.get("step", "")), progress_detail(told)),
         )

@@ -55,6 +55,11 @@ class Job:
         )
 
     @property
+    def keys(self) -> frozenset[str]:
+        """The build keys under which a bundle of use may be found."""
+        return frozenset(self.key(own_graph=own_graph) for own_graph in (False, True))
+
+    @property
     def modes(self) -> tuple[str, ...]:
         """The declared modes; the first is what the server asks for."""
         return tuple(self.declaration.compile.mode)

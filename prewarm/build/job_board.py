@@ -7,7 +7,7 @@ queued entry, in the order of ``queue.py``. Safe to use from several threads.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from prewarm.build.job import Job
 
@@ -17,12 +17,22 @@ class JobBoard:
 
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}
+        #: Jobs whose bundle turned out to be of no use; by entry, the digest that was tried.
+        self._to_build: dict[int, str] = {}
+        #: What is asked for at each turn takes a while to make.
+        self._keys: dict[int, tuple[Job, frozenset[str]]] = {}
         self._news = threading.Condition()
 
     def post(self, jobs: Iterable[Job]) -> None:
         """Put the jobs up in this order in place of those that are there, and ring the bell."""
         with self._news:
             self._jobs = {job.entry_id: job for job in jobs}
+            self._to_build = {
+                entry: digest for entry, digest in self._to_build.items() if entry in self._jobs
+            }
+            self._keys = {
+                entry: known for entry, known in self._keys.items() if entry in self._jobs
+            }
             self._news.notify_all()
 
     def drop(self, job: Job) -> None:
@@ -40,6 +50,31 @@ class JobBoard:
     def jobs_for(self, device: str) -> tuple[Job, ...]:
         """Return the jobs of one kind of device, best first."""
         return tuple(job for job in self.jobs() if job.declaration.model.device == device)
+
+    def proofs_for(self, device: str, keys: Collection[str]) -> tuple[Job, ...]:
+        """Return the jobs of a kind of device that may need no more than a proof, best first.
+
+        ``keys`` are the build keys of which there is a bundle.
+        """
+        return tuple(
+            job
+            for job in self.jobs_for(device)
+            if self._to_build.get(job.entry_id) != job.digest
+            and not self._keys_of(job).isdisjoint(keys)
+        )
+
+    def _keys_of(self, job: Job) -> frozenset[str]:
+        known = self._keys.get(job.entry_id)
+        if known is None or known[0] is not job:
+            known = (job, job.keys)
+            self._keys[job.entry_id] = known
+        return known[1]
+
+    def needs_build(self, job: Job) -> None:
+        """Note that no bundle that is there is of use for a job."""
+        with self._news:
+            self._to_build[job.entry_id] = job.digest
+            self._news.notify_all()
 
     def ring(self) -> None:
         """Wake whoever waits: a retry is due, or the run is to stop."""

@@ -61,9 +61,8 @@ class Looker:
         """Put jobs on the board, what deployments wait for before the rest."""
         database = self._bench.database
         awaited = {row.model for row in database.live_requests(self._bench.at())}
-        has_bundle = {
-            job.entry_id for job in jobs if database.bundles_for_key(job.key(own_graph=False))
-        }
+        keys = database.keys_with_bundle().keys()
+        has_bundle = {job.entry_id for job in jobs if not job.keys.isdisjoint(keys)}
         self._board.post(in_order(jobs, awaited=awaited, has_bundle=has_bundle))
 
     def _is_due(self, entry: Entry, job: Job) -> bool:

@@ -16,10 +16,12 @@ from prewarm.build.caveat import caveat_of_build
 from prewarm.build.child import ChildFailed
 from prewarm.build.job import Job
 from prewarm.build.ladder import next_mode
+from prewarm.build.place import NeedsBuild
 from prewarm.build.proof import prove
 from prewarm.build.quarantine import set_aside
 from prewarm.build.record import Built, built_of_record
 from prewarm.build.resting import publish_proven, rest_failed
+from prewarm.build.turns import Turn
 from prewarm.errors import StoreCorrupt
 from prewarm.store.bundle import bundle_path, pack_apart, unpack
 from prewarm.store.bundle_check import bundle_fault
@@ -31,21 +33,28 @@ from prewarm.store.status import Status
 def process(bench: Bench, job: Job) -> Entry:
     """Bring one queued entry to a resting status and return it.
 
-    A child that fails is a status with its reason; ``Interrupted``, a full disk and an unwritable
-    ``cache_dir`` pass through to the run.
+    A child that fails is a status with its reason; ``Interrupted``, ``NeedsBuild``, a full disk and
+    an unwritable ``cache_dir`` pass through to the run.
     """
     log = bench.workspace.new_log(job.model, job.environment.id, bench.at())
-    misfit: str | None = None
     try:
-        for own_graph in (True, False):
-            entry, misfit = _share_any(bench, job, log, own_graph=own_graph)
-            if entry is not None:
-                return entry
-            if misfit is not None:
-                break
-        return _build(bench, job, log, misfit=misfit)
+        with bench.place.turn(bench.stop) as turn:
+            return _share_or_build(bench, job, log, turn)
     except ChildFailed as error:
         return rest_failed(bench, job, log, error)
+
+
+def _share_or_build(bench: Bench, job: Job, log: Path, turn: Turn) -> Entry:
+    misfit: str | None = None
+    for own_graph in (True, False):
+        entry, misfit = _share_any(bench, job, log, own_graph=own_graph)
+        if entry is not None:
+            return entry
+        if misfit is not None:
+            break
+    if bench.place.proofs_only:
+        raise NeedsBuild(f"waits for a build of its own: {misfit or 'no bundle fits it any more'}")
+    return _build(bench, job, log, turn, misfit=misfit)
 
 
 def _share_any(
@@ -88,7 +97,7 @@ def _share(
     return entry, None
 
 
-def _build(bench: Bench, job: Job, log: Path, *, misfit: str | None) -> Entry:
+def _build(bench: Bench, job: Job, log: Path, turn: Turn, *, misfit: str | None) -> Entry:
     """Build and prove; ``misfit`` is why the bundle that was there holds another graph."""
     own_graph = misfit is not None
     key = job.key(own_graph=own_graph)
@@ -97,7 +106,8 @@ def _build(bench: Bench, job: Job, log: Path, *, misfit: str | None) -> Entry:
         cache = directory / "cache"
         cache.mkdir()
         _start_from_nearest(bench, job, cache)
-        answer, left_mode_for = _compile(bench, job, key, cache, directory, log)
+        with turn.lent():
+            answer, left_mode_for = _compile(bench, job, key, cache, directory, log)
         packed = directory / "bundle.tar.zst"
         bench.say(job, "pack")
         built = Built(

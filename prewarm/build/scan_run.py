@@ -14,6 +14,7 @@ from prewarm.build.child import Interrupted
 from prewarm.build.house import keep_house, readmit
 from prewarm.build.job import Job
 from prewarm.build.pipeline import process
+from prewarm.build.place import NeedsBuild
 from prewarm.build.publish import publish
 from prewarm.build.quarantine import mend
 from prewarm.build.resting import record_failure
@@ -158,7 +159,7 @@ def process_job(bench: Bench, job: Job) -> Entry:
     """Process one job; an expected failure of its own surroundings fails the entry, not the run."""
     try:
         return process(bench, job)
-    except (Interrupted, LostLease, OSError):
+    except (Interrupted, LostLease, NeedsBuild, OSError):
         raise
     except PrewarmError as error:
         entry = bench.database.entry(job.model, job.environment.id)

@@ -1,27 +1,32 @@
 """A worker: takes queued entries of one device, one at a time, and brings each to rest.
 
 Owns the loop of one thread: claim, hold the lease, process, publish, tell. What is to be done comes
-from the ``JobBoard`` that the survey fills; the database decides who gets it. Nothing is timed
-beside something else on the same device, since each device has one worker.
+from the ``JobBoard`` that the survey fills; the database decides who gets it. Each device has
+workers that build, and one that only makes proofs, so that what needs no more does not wait behind
+a long build; that nothing is timed beside something else is the turns' matter (``turns.py``).
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 from prewarm.build.bench import Bench
-from prewarm.build.child import Interrupted
+from prewarm.build.device import Guard
+from prewarm.build.holdups import Holdups
+from prewarm.build.interrupted import Interrupted
 from prewarm.build.job import Job
 from prewarm.build.job_board import JobBoard
 from prewarm.build.lease import LEASE_S, Lease
+from prewarm.build.place import NeedsBuild
+from prewarm.build.proof_room import with_room
 from prewarm.build.publish import publish
 from prewarm.build.resting import record_failure
 from prewarm.build.room import room_for_build
 from prewarm.build.scan_run import process_job
 from prewarm.build.step import Step
+from prewarm.config import Settings
 from prewarm.errors import LostLease, NoSpace, PrewarmError
 from prewarm.store.database import DATABASE_NAME, Database
 from prewarm.store.entries import Entry
@@ -33,19 +38,20 @@ IDLE_S = 5.0
 #: After an error that is not an entry's own (a full disk, a lost mount), the next try waits.
 TROUBLE_S = 10.0
 
-Trouble = Callable[[PrewarmError], None]
-
 
 class Worker:
     """Works on the entries of one device until ``stop`` is set."""
 
-    def __init__(self, device: str, bench: Bench, board: JobBoard, trouble: Trouble) -> None:
-        self.device = device
+    def __init__(
+        self, name: str, bench: Bench, board: JobBoard, *, guard: Guard, holdups: Holdups
+    ) -> None:
+        self.name = name
         self._bench = bench
         self._board = board
-        self._trouble = trouble
-        self._waits: bool | None = None  # not known yet what an earlier run told
-        self._thread = threading.Thread(target=self._run, name=f"worker {device}", daemon=True)
+        self._guard = guard
+        self._holdups = holdups
+        self._rests_until_s = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"worker {name}", daemon=True)
 
     def start(self) -> None:
         """Begin to work in a thread of its own."""
@@ -56,13 +62,13 @@ class Worker:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def take(self, bench: Bench) -> None:
+    def take(self, settings: Settings) -> None:
         """Work with other settings from the next entry on."""
-        self._bench = bench
+        self._bench = replace(self._bench, settings=settings)
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread still works; one that died is started anew by the daemon."""
+        """Whether the thread still works; one that died is started anew."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
@@ -75,41 +81,67 @@ class Worker:
                     if job is None:
                         self._board.wait(IDLE_S)
                         continue
-                    self._work(bench, job)
+                    try:
+                        self._work(bench, job)
+                    finally:
+                        self._guard.leave()
                 except Interrupted:
                     break
                 except PrewarmError as error:
-                    self._trouble(error)
+                    self._holdups.trouble(error)
                     bench.stop.wait(TROUBLE_S)
                 except OSError as error:
-                    self._trouble(PrewarmError(f"{type(error).__name__}: {error}"))
+                    self._holdups.trouble(PrewarmError(f"{type(error).__name__}: {error}"))
                     bench.stop.wait(TROUBLE_S)
 
     def _claim(self, bench: Bench) -> Job | None:
-        jobs = self._board.jobs_for(self.device)
-        if not jobs or not self._has_room(bench):
+        """Take the best job that may begin; the device's guard is entered with it."""
+        jobs = self._jobs(bench)
+        if not jobs:
+            self._guard.step_aside()
+            return None
+        if not self._may_begin(bench):
             return None
         now_s = bench.now_s()
-        entry = bench.database.claim(
-            owner=f"{threading.current_thread().name}",
-            at=timestamp(now_s),
-            lease_until=timestamp(now_s + LEASE_S),
-            among=[job.entry_id for job in jobs],
-        )
+        try:
+            entry = bench.database.claim(
+                owner=self._thread.name,
+                at=timestamp(now_s),
+                lease_until=timestamp(now_s + LEASE_S),
+                among=[job.entry_id for job in jobs],
+            )
+        except BaseException:
+            self._guard.leave()
+            raise
         if entry is None:
+            self._guard.leave()
             return None
         job = next(job for job in jobs if job.entry_id == entry.id)
         return replace(job, lease=entry.lease)
 
-    def _has_room(self, bench: Bench) -> bool:
-        """Tell whether a build may begin; what waits for room says so, once it begins or ends."""
-        reason = room_for_build(bench.settings, bench.database)
-        if reason is not None or self._waits is not False:
-            bench.database.tell_waiting(reason)
-        if reason is not None and not self._waits:
-            self._trouble(NoSpace(reason))
-        self._waits = reason is not None
-        return not self._waits
+    def _jobs(self, bench: Bench) -> tuple[Job, ...]:
+        place = bench.place
+        jobs = self._board.jobs_for(place.device.kind)
+        if not place.proofs_only or not jobs:
+            return jobs
+        if time.monotonic() < self._rests_until_s:
+            return ()
+        peaks = bench.database.keys_with_bundle()
+        jobs = self._board.proofs_for(place.device.kind, peaks)
+        if not jobs or not place.turns.is_shared:
+            return jobs
+        return with_room(jobs, place.device, peaks=peaks)
+
+    def _may_begin(self, bench: Bench) -> bool:
+        """Enter the guard, unless there is no room or the guard is against it; that is told."""
+        room = room_for_build(bench.settings, bench.database)
+        against: PrewarmError | None = NoSpace(room) if room is not None else None
+        if against is None:
+            against = self._guard.enter(busy_percent=bench.settings.gpu_busy_percent)
+        kind = bench.place.device.kind
+        waiting = [job.entry_id for job in self._board.jobs_for(kind)]
+        self._holdups.tell(self.name, against, bench.database, waiting)
+        return against is None
 
     def _work(self, bench: Bench, job: Job) -> None:
         assert job.lease is not None
@@ -121,19 +153,27 @@ class Worker:
         try:
             with Lease(state, job.entry_id, job.lease, now_s=bench.now_s, lost=ended.set):
                 entry = process_job(own, job)
+        except NeedsBuild as error:
+            self._board.needs_build(job)
+            _give_back(bench, job, str(error), error.code)
+            return
         except LostLease:
             # Whoever has it now brings it to rest.
             self._board.drop(job)
             return
         except (PrewarmError, OSError):
-            _give_back(bench, job)
+            _give_back(bench, job, "the work on it was interrupted", "interrupted")
             raise
         except Exception as error:
             # A fault of ours must not take the same entry again and again.
             entry = record_failure(bench, job, _internal(error), "internal")
         self._board.drop(job)
         publish(bench)
-        bench.report(_end(job, entry, time.monotonic() - started_s))
+        took_s = time.monotonic() - started_s
+        if bench.place.proofs_only and bench.place.turns.is_shared:
+            # A build that held still for a proof goes on for as long before the next.
+            self._rests_until_s = time.monotonic() + took_s
+        bench.report(_end(job, entry, took_s))
 
 
 class _EitherStop(threading.Event):
@@ -150,11 +190,10 @@ class _EitherStop(threading.Event):
         return self._run.wait(timeout) or super().is_set()
 
 
-def _give_back(bench: Bench, job: Job) -> None:
-    """Queue an entry again whose work was interrupted; no attempt is counted."""
-    reason = "the work on it was interrupted"
+def _give_back(bench: Bench, job: Job, reason: str, code: str) -> None:
+    """Queue an entry again whose work did not come to its end; no attempt is counted."""
     try:
-        bench.move(job, Status.QUEUED, reason=reason, code="interrupted")
+        bench.move(job, Status.QUEUED, reason=reason, code=code)
     except LostLease:
         return
 

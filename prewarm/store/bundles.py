@@ -87,6 +87,18 @@ class Bundles(Connection):
         )
         return tuple(_bundle(row) for row in rows)
 
+    def keys_with_bundle(self) -> dict[str, int | None]:
+        """Return the build keys of good bundles, each with the memory that its builds took."""
+        rows = self.query(
+            """
+            SELECT bundles.build_key, max(builds.peak_memory_bytes) AS peak
+            FROM bundles LEFT JOIN builds ON builds.build_key = bundles.build_key
+            WHERE quarantined_at IS NULL AND record IS NOT NULL
+            GROUP BY bundles.build_key
+            """
+        )
+        return {row["build_key"]: row["peak"] for row in rows}
+
     def nearest_bundle(self, architecture: str, environment_id: str) -> BundleRow | None:
         """Return the newest good bundle of an architecture here: where a new build starts from."""
         rows = self.query(

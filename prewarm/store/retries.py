@@ -87,22 +87,26 @@ class Retries(Connection):
         )
         return rows[0]["code"] if rows else None
 
-    def tell_waiting(self, reason: str | None) -> None:
-        """Let what is queued say that it waits for room, or no more; its place stays."""
+    def tell_waiting(self, reason: str | None, *, code: str | None, among: Iterable[int]) -> None:
+        """Let those of ``among`` that are queued say why none begins, or no more; places stay."""
+        ids = to_json(list(among))
         if reason is None:
             self.execute(
                 """
                 UPDATE entries SET reason = NULL, code = NULL
-                WHERE status = 'queued' AND code = 'no_space'
-                """
+                WHERE status = 'queued' AND code IN ('no_space', 'gpu_busy', 'gpu_choice')
+                  AND id IN (SELECT value FROM json_each(:ids))
+                """,
+                {"ids": ids},
             )
             return
         self.execute(
             """
-            UPDATE entries SET reason = :reason, code = 'no_space'
+            UPDATE entries SET reason = :reason, code = :code
             WHERE status = 'queued' AND reason IS NOT :reason
+              AND id IN (SELECT value FROM json_each(:ids))
             """,
-            {"reason": reason},
+            {"reason": reason, "code": code, "ids": ids},
         )
 
     def _retire_entries(self, present_names: Iterable[str], *, at: str) -> set[str]:

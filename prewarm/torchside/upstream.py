@@ -18,6 +18,7 @@ import os
 import time
 
 from .points import Point
+from .turn import Alone
 from .upstream_graphs import frame_facts, short, thread, watch_graph, within
 
 TYPE_CHECKING = False  # typing is not imported in a shim; type checkers take this name as true
@@ -127,15 +128,20 @@ def _triton_compiled(inner: Function, log: EventLog, tally: Tally) -> Function:
 
 
 def _benchmarked(inner: Function, log: EventLog, tally: Tally) -> Function:
-    """Count one run for a candidate, however many of these functions it passes."""
+    """Count one run for a candidate, however many of these functions it passes.
+
+    In a build nothing else runs on the device meanwhile.
+    """
 
     def benchmark(*args: Any, **kwargs: Any) -> Any:
-        if not thread.benchmarks:
-            by = "coordinate descent" if thread.descents else "autotuning"
-            log.write("benchmarked", by=by)
+        if thread.benchmarks:
+            return inner(*args, **kwargs)
+        by = "coordinate descent" if thread.descents else "autotuning"
+        log.write("benchmarked", by=by)
         thread.benchmarks += 1
         try:
-            return inner(*args, **kwargs)
+            with Alone():
+                return inner(*args, **kwargs)
         finally:
             thread.benchmarks -= 1
 

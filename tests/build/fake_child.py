@@ -18,6 +18,8 @@ Used as ``[model] interpreter = [python, fake_child.py]``. What it does is told 
 - ``failed``: shape sets that fail in the build.
 - ``tell_places``: a file that gets the proof's HOME, TMPDIR and working directory.
 - ``elsewhere``: a file outside the checkpoint that replaces what is told here, once it is there.
+- ``clock``: a file for what ran when, by the monotonic clock: a build's ticks and the stretches
+  that it times (``rounds`` of them), and the whole of each proof.
 - ``marks``: a directory; ``NAME.reached`` is written at each point of the work, and the child waits
   there until ``NAME.go`` exists if ``hold`` names that point.
 """
@@ -95,7 +97,35 @@ def mark(behaviour: dict, name: str) -> None:
     directory = Path(behaviour["marks"])
     (directory / f"{name}.reached").touch()
     while name in behaviour.get("hold", ()) and not (directory / f"{name}.go").exists():
+        tick(behaviour)
         time.sleep(0.01)
+
+
+def tell(behaviour: dict, **what: object) -> None:
+    """Add a line to the clock."""
+    if "clock" in behaviour:
+        line = json.dumps({"pid": os.getpid(), **what}) + "\n"
+        with open(behaviour["clock"], "a") as file:
+            file.write(line)
+
+
+def tick(behaviour: dict) -> None:
+    """Tell that this process runs now."""
+    tell(behaviour, tick=time.monotonic())
+
+
+def take_times(behaviour: dict) -> None:
+    """Time something in the turn of this device, and do something else in between."""
+    from prewarm_torchside.turn import Alone
+
+    for _ in range(behaviour.get("rounds", 0)):
+        with Alone():
+            began_s = time.monotonic()
+            time.sleep(0.01)
+            tell(behaviour, timed=[began_s, time.monotonic()])
+        for _ in range(10):
+            tick(behaviour)
+            time.sleep(0.001)
 
 
 def calls_of(request: dict) -> list[tuple[str, dict]]:
@@ -107,7 +137,9 @@ def calls_of(request: dict) -> list[tuple[str, dict]]:
 
 
 def compile_run(request: dict, behaviour: dict, cache: Path) -> dict:
+    began_s = time.monotonic()
     mark(behaviour, "compile-begun")
+    take_times(behaviour)
     for number, part in enumerate(("fxgraph", "aotautograd", "kernel")):
         file = cache / part / f"{behaviour.get('graph', 'g')}-{part}"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -128,6 +160,7 @@ def compile_run(request: dict, behaviour: dict, cache: Path) -> dict:
             for left in ("locks/kernel", "kernel.lock", "kernel.so.tmp", "tmp.pid_1_a"):
                 (folder / left).touch()
     failed = dict.fromkeys(behaviour.get("failed", ()), "ValueError: told by the fake")
+    clocked = {"cold_between": [began_s, time.monotonic()]} if "clock" in behaviour else {}
     return {
         "mode": request["mode"],
         "load_s": 0.1,
@@ -136,19 +169,23 @@ def compile_run(request: dict, behaviour: dict, cache: Path) -> dict:
         "report": ZEROS,
         "calls": [
             {"shape_set": name, "sizes": sizes, "cold_s": 10.0, "compiled_frames": 1, "graphs": 1,
-             "graph_breaks": [], "compiled_ms": 1.0, "eager_ms": 2.0}
+             "graph_breaks": [], "compiled_ms": 1.0, "eager_ms": 2.0, **clocked}
             for name, sizes in calls_of(request)
         ],
     }  # fmt: skip
 
 
 def prove(request: dict, behaviour: dict, cache: Path) -> dict:
+    began_s = time.monotonic()
     mark(behaviour, "prove-full" if request["full"] else "prove-order")
     if "tell_places" in behaviour:
         told = {name: os.environ.get(name) for name in ("HOME", "TMPDIR", "PWD")}
         Path(behaviour["tell_places"]).write_text(json.dumps({**told, "cwd": os.getcwd()}))
     there = (cache / "fxgraph" / f"{behaviour.get('graph', 'g')}-fxgraph").is_file()
     missed = {} if there else {"graphs_compiled": 1, "fx_misses": 1, "aot_misses": 1}
+    if "clock" in behaviour:
+        time.sleep(0.1)
+    tell(behaviour, timed=[began_s, time.monotonic()])
     calls = calls_of(request)
     shim = "PREWARM_DIR" in os.environ
     tuned = {"benchmarked_coordinate_descent": 3} if tunes_again(cache) else {}

@@ -66,18 +66,21 @@ def test_the_code_of_the_last_failure_outlives_the_work_on_it(database: Database
 def test_what_waits_for_room_says_so_and_keeps_its_place(database: Database, at: At) -> None:
     database.put_entry("first", "e", at=at(0))
     database.put_entry("second", "e", at=at(1), reason="was interrupted", code="interrupted")
+    other = database.put_entry("other", "e", at=at(1))
     put(database, "failed", at(0), Status.FAILED, "timeout")
     moves = len(database.events())
+    among = [entry.id for entry in database.entries() if entry.id != other.id]
 
-    database.tell_waiting("waits for room: 3 bytes free")
+    database.tell_waiting("waits for room: 3 bytes free", code="no_space", among=among)
 
     told = [(entry.model, entry.reason, entry.code) for entry in database.entries()]
     assert told == [
         ("failed", "why", "timeout"),
         ("first", "waits for room: 3 bytes free", "no_space"),
+        ("other", None, None),
         ("second", "waits for room: 3 bytes free", "no_space"),
     ]
-    assert [entry.updated_at for entry in database.entries()] == [at(0), at(0), at(1)]
-    database.tell_waiting(None)
-    assert [entry.reason for entry in database.entries()] == ["why", None, None]
+    assert [entry.updated_at for entry in database.entries()] == [at(0), at(0), at(1), at(1)]
+    database.tell_waiting(None, code=None, among=among)
+    assert [entry.reason for entry in database.entries()] == ["why", None, None, None]
     assert len(database.events()) == moves
