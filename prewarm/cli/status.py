@@ -18,6 +18,15 @@ import click
 
 from prewarm.cli.columns import Cell, aligned
 from prewarm.cli.options import example, json_option, settings_flags
+from prewarm.cli.starts import (
+    TOLD_STARTS,
+    age_s,
+    last_start,
+    missing_note,
+    start_lines,
+    starts_fields,
+)
+from prewarm.cli.starts import as_json as starts_as_json
 from prewarm.cli.status_fields import (
     differences,
     quarantine_fields,
@@ -30,6 +39,7 @@ from prewarm.environment import short_of
 from prewarm.errors import RegistryError
 from prewarm.store.house_note import read_house_note
 from prewarm.store.quarantine import Quarantine, read_quarantine
+from prewarm.store.starts_view import read_starts
 from prewarm.store.status import Status
 from prewarm.store.timestamp import epoch_seconds
 from prewarm.store.view import StatusRow, read_environments, read_status
@@ -63,16 +73,19 @@ def command(
 ) -> None:
     """Show every entry: its status and why, cold and warm seconds, speed over eager, size, age.
 
-    MODEL is a name or an alias.
+    MODEL is a name or an alias; then its last starts are told one by one, with what to declare for
+    calls that they compiled.
     """
     settings = load_settings(flags, os.environ)
     rows = _wanted([row for row in read_status(settings.state_dir) if _matters(row)], models)
-    entries = _entries(rows, settings.state_dir)
+    # The table says of each entry what its last start was.
+    each = TOLD_STARTS if models or as_json else 1
+    entries = _entries(rows, settings.state_dir, each)
     quarantine = read_quarantine(settings.state_dir)
     house = read_house_note(settings.state_dir)
     if as_json:
         told = {
-            "entries": entries,
+            "entries": [starts_as_json(entry) for entry in entries],
             "quarantine": quarantine_fields(quarantine),
             "house": None if house is None else asdict(house),
         }
@@ -87,6 +100,8 @@ def command(
         click.echo(_footer(quarantine))
     if house is not None and house.problem is not None:
         click.echo(house.problem)
+    for entry in entries if models else ():
+        click.echo("\n".join(start_lines(entry)))
     if with_log:
         for entry in entries:
             click.echo(_log(entry))
@@ -94,18 +109,38 @@ def command(
 
 def _table(entries: Sequence[Mapping[str, Any]], now_s: float) -> list[str]:
     rows = [_cells(entry, now_s) for entry in entries]
-    if not any(entry["differs_in"] for entry in entries):
-        return aligned(_TITLES, rows, right=_RIGHT)
-    apart = [Cell(_cut(short_of(entry["differs_in"]))) for entry in entries]
-    rows = [(row[0], cell, *row[1:]) for row, cell in zip(rows, apart, strict=True)]
-    return aligned((_TITLES[0], "environment", *_TITLES[1:]), rows, right=_RIGHT)
+    titles: tuple[str, ...] = _TITLES
+    if any(entry["starts"] for entry in entries):
+        cells = [Cell(_last_start(entry, now_s)) for entry in entries]
+        titles, rows = (*titles[:-1], "last start", titles[-1]), _with(rows, cells, at=-1)
+    if any(entry["differs_in"] for entry in entries):
+        cells = [Cell(_cut(short_of(entry["differs_in"]))) for entry in entries]
+        titles, rows = (titles[0], "environment", *titles[1:]), _with(rows, cells, at=1)
+    return aligned(titles, rows, right=_RIGHT)
 
 
-def _entries(rows: Sequence[StatusRow], state_dir: Path) -> list[dict[str, Any]]:
+def _with(
+    rows: Sequence[tuple[Cell, ...]], cells: Sequence[Cell], *, at: int
+) -> list[tuple[Cell, ...]]:
+    return [(*row[:at], cell, *row[at:]) for row, cell in zip(rows, cells, strict=True)]
+
+
+def _last_start(entry: Mapping[str, Any], now_s: float) -> str:
+    return last_start(entry, age(age_s(entry, now_s))) if entry["starts"] else ""
+
+
+def _entries(rows: Sequence[StatusRow], state_dir: Path, each: int) -> list[dict[str, Any]]:
+    starts = read_starts(state_dir, each=each)
     several = with_several_environments(row for row in rows if row.environment_id)
     # Nearly always a model has one environment, and then its facts are not asked for.
     apart = differences(several, read_environments(state_dir)) if several else {}
-    return [status_fields(row, apart.get((row.model, row.environment_id), {})) for row in rows]
+    return [
+        {
+            **status_fields(row, apart.get((row.model, row.environment_id), {})),
+            **starts_fields(starts.get((row.model, row.environment_id)), row),
+        }
+        for row in rows
+    ]
 
 
 def _cut(text: str) -> str:
@@ -151,6 +186,7 @@ def _reason(entry: Mapping[str, Any], now_s: float) -> str:
         notes.append("covers the declared order only")
     if entry["next_try_at"] is not None:
         notes.append(_next_try(entry, epoch_seconds(entry["next_try_at"]) - now_s))
+    notes += [missing_note(missing) for missing in entry["missing"][:1]]
     return "; ".join(notes)
 
 

@@ -39,9 +39,12 @@ def _keep(house: House, shelf: Shelf, sent: Sent, peer: Peer) -> ReportRow:
             model_named(sent.model, shelf, database),
             sent.environment,
             bundle_sha256=sent.bundle,
+            # By what is published, not by what the deployment says.
+            builder=None if sent.bundle is None else shelf.builders.get(sent.bundle),
             at=timestamp(house.now_s()),
             uid=peer.uid,
             first_answer_s=seconds,
             compiled=report.compiled,
+            summary=report.summary(),
             report=report.model_dump(),
         )

@@ -45,11 +45,15 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """Everything that is published at one moment; entries by model and by alias."""
+    """Everything that is published at one moment.
+
+    Entries by model and by alias, builders by the digest of a bundle that they publish.
+    """
 
     body: bytes
     digest: str
     named: Mapping[str, tuple[Named, ...]]
+    builders: Mapping[str, str]
     encoded: dict[str, bytes] = field(default_factory=dict)
 
     def etag(self, encoding: str | None) -> str:
@@ -118,6 +122,7 @@ def shelf_of(manifests: tuple[ReadManifest, ...]) -> Shelf:
     )
     body = b'{"manifests":[' + b",".join(parts) + b"]}\n"
     named: dict[str, tuple[Named, ...]] = {}
+    builders: dict[str, str] = {}
     for one in manifests:
         for entry, signed in zip(one.manifest.entries, one.signed["entries"], strict=True):
             found = Named(
@@ -130,7 +135,8 @@ def shelf_of(manifests: tuple[ReadManifest, ...]) -> Shelf:
             )
             for name in (entry.model, *entry.aliases):
                 named[name] = (*named.get(name, ()), found)
-    return Shelf(body, hashlib.sha256(body).hexdigest(), named)
+            builders.setdefault(entry.bundle.sha256, one.manifest.builder)
+    return Shelf(body, hashlib.sha256(body).hexdigest(), named, builders)
 
 
 def _stamp(cache_dir: Path) -> _Stamp | None:

@@ -13,6 +13,7 @@ from pydantic import Field
 from prewarm.build.verdict import ZEROS
 from prewarm.serve.body import Body
 from prewarm.serve.requests import EnvironmentId, ModelName
+from prewarm.store.start_summary import StartSummary
 
 #: Thirty years: nothing starts for longer.
 _LONGEST_S = 1e9
@@ -54,6 +55,10 @@ class StartReport(Body):
         if any(count not in (0, None, "n/a") for count in counts):
             return True
         return None if None in counts else False
+
+    def summary(self) -> StartSummary:
+        """Return what of it is looked at often, cleaned of whatever could do harm there."""
+        return StartSummary.of(self.model_dump(), (name for name, _, _ in ZEROS))
 
     @property
     def first_answer_s(self) -> float | None:

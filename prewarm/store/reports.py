@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prewarm.store.connection import Connection, Row, to_json
+from prewarm.store.start_summary import NOTHING_KNOWN, StartSummary
 
 #: The last starts of a model: enough to see one that was as always beside one that was not.
 MOST_OF_A_MODEL = 50
@@ -24,18 +25,21 @@ MOST_REPORTS = 2_000
 class ReportRow:
     """One start of a deployment.
 
-    ``uid`` is who sent it, None if it came with the token; ``compiled`` whether anything was, None
-    where that cannot be told.
+    ``uid`` is who sent it, None if it came with the token; ``builder`` who published the bundle;
+    ``compiled`` whether anything was; None where that cannot be told. ``summary`` is what is looked
+    at often (``start_summary.py``).
     """
 
     id: int
     model: str
     environment_id: str
     bundle_sha256: str | None
+    builder: str | None
     at: str
     uid: int | None
     first_answer_s: float | None
     compiled: bool | None
+    summary: StartSummary
     report: dict[str, Any]
 
 
@@ -53,25 +57,29 @@ class Reports(Connection):
         first_answer_s: float | None,
         compiled: bool | None,
         report: Mapping[str, object],
+        builder: str | None = None,
+        summary: StartSummary = NOTHING_KNOWN,
     ) -> ReportRow:
         """Record a start report; the oldest over the bounds are gone afterwards."""
         with self.transaction():
             [row] = self.query(
                 """
-                INSERT INTO reports (model, environment_id, bundle_sha256, at, uid,
-                  first_answer_s, compiled, report)
-                VALUES (:model, :environment_id, :bundle_sha256, :at, :uid,
-                  :first_answer_s, :compiled, :report)
+                INSERT INTO reports (model, environment_id, bundle_sha256, builder, at, uid,
+                  first_answer_s, compiled, summary, report)
+                VALUES (:model, :environment_id, :bundle_sha256, :builder, :at, :uid,
+                  :first_answer_s, :compiled, :summary, :report)
                 RETURNING *
                 """,
                 {
                     "model": model,
                     "environment_id": environment_id,
                     "bundle_sha256": bundle_sha256,
+                    "builder": builder,
                     "at": at,
                     "uid": uid,
                     "first_answer_s": first_answer_s,
                     "compiled": compiled,
+                    "summary": summary.to_json(),
                     "report": to_json(dict(report)),
                 },
             )
@@ -107,6 +115,7 @@ def _report(row: Row) -> ReportRow:
         **{
             **row,
             "compiled": None if compiled is None else bool(compiled),
+            "summary": StartSummary.from_json(row["summary"]),
             "report": json.loads(row["report"]),
         }
     )

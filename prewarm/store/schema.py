@@ -193,6 +193,33 @@ CREATE TRIGGER build_forgotten AFTER DELETE ON builds WHEN OLD.outcome IS NOT NU
 END;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _BUNDLE_RECORDS, _DEPLOYMENTS, _BOUNDS)
+# The summary stands before the report, so that reading it does not read through the report's pages.
+_STARTS = """
+ALTER TABLE reports RENAME TO former_reports;
+
+CREATE TABLE reports (
+  id INTEGER PRIMARY KEY,
+  model TEXT NOT NULL,
+  environment_id TEXT NOT NULL,
+  bundle_sha256 TEXT,
+  builder TEXT,
+  at TEXT NOT NULL,
+  uid INTEGER,
+  first_answer_s REAL,
+  compiled INTEGER CHECK (compiled IN (0, 1)),
+  summary TEXT NOT NULL,
+  report TEXT NOT NULL
+);
+
+INSERT INTO reports
+SELECT id, model, environment_id, bundle_sha256, NULL, at, uid, first_answer_s, compiled, '{}',
+  report
+FROM former_reports;
+
+DROP TABLE former_reports;
+CREATE INDEX reports_by_model ON reports (model, id);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _BUNDLE_RECORDS, _DEPLOYMENTS, _BOUNDS, _STARTS)
 
 SCHEMA_VERSION = len(MIGRATIONS)

@@ -97,7 +97,7 @@ def read_status(state_dir: Path) -> tuple[StatusRow, ...]:
         NotWritable: this user may not read it.
         LockHeld: a writer kept it locked.
     """
-    return tuple(_row(row) for row in _rows(state_dir, _SQL))
+    return tuple(_row(row) for row in read_rows(state_dir, _SQL))
 
 
 def read_environments(state_dir: Path) -> dict[str, dict[str, str | None]]:
@@ -106,7 +106,7 @@ def read_environments(state_dir: Path) -> dict[str, dict[str, str | None]]:
     Raises:
         PrewarmError: as ``read_status``.
     """
-    return {row[0]: json.loads(row[1]) for row in _rows(state_dir, _ENVIRONMENTS_SQL)}
+    return {row[0]: json.loads(row[1]) for row in read_rows(state_dir, _ENVIRONMENTS_SQL)}
 
 
 def read_uses(state_dir: Path) -> dict[str, Use]:
@@ -116,7 +116,7 @@ def read_uses(state_dir: Path) -> dict[str, Use]:
         PrewarmError: as ``read_status``.
     """
     uses: dict[str, Use] = {}
-    for sha256, model, is_worked_with, used_at in _rows(state_dir, _USES_SQL):
+    for sha256, model, is_worked_with, used_at in read_rows(state_dir, _USES_SQL):
         known = uses.get(sha256, Use())
         uses[sha256] = Use(
             models=(*known.models, model) if model is not None else known.models,
@@ -132,7 +132,7 @@ def read_logs(state_dir: Path) -> frozenset[str]:
     Raises:
         PrewarmError: as ``read_status``.
     """
-    return frozenset(Path(row[0]).name for row in _rows(state_dir, _LOGS_SQL))
+    return frozenset(Path(row[0]).name for row in read_rows(state_dir, _LOGS_SQL))
 
 
 def read_paths(state_dir: Path) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ def read_paths(state_dir: Path) -> tuple[str, ...]:
     Raises:
         PrewarmError: as ``read_status``.
     """
-    return tuple(row[0] for row in _rows(state_dir, _PATHS_SQL))
+    return tuple(row[0] for row in read_rows(state_dir, _PATHS_SQL))
 
 
 def read_digests(state_dir: Path, paths: Iterable[Path]) -> dict[tuple[str | int, ...], str]:
@@ -151,10 +151,15 @@ def read_digests(state_dir: Path, paths: Iterable[Path]) -> dict[tuple[str | int
         PrewarmError: as ``read_status``.
     """
     names = json.dumps([str(path) for path in paths])
-    return {tuple(row[:5]): str(row[5]) for row in _rows(state_dir, _DIGESTS_SQL, names)}
+    return {tuple(row[:5]): str(row[5]) for row in read_rows(state_dir, _DIGESTS_SQL, names)}
 
 
-def _rows(state_dir: Path, sql: str, *parameters: str) -> list[tuple[Any, ...]]:
+def read_rows(state_dir: Path, sql: str, *parameters: str | int) -> list[tuple[Any, ...]]:
+    """Return the rows of one statement that only reads.
+
+    Raises:
+        PrewarmError: as ``read_status``.
+    """
     path = state_dir / "prewarm.db"
     with _told(path), _opened(path) as connection:
         [[version]] = connection.execute("PRAGMA user_version")

@@ -33,13 +33,22 @@ from prewarm.present import present_environment
 from prewarm.store.bundle import bundle_path, pack
 from prewarm.store.database import DATABASE_NAME, Database
 from prewarm.store.manifest import build_manifest, write_manifest
+from prewarm.store.reports import MOST_REPORTS
 from prewarm.store.signing import load_or_create_key
+from prewarm.store.start_summary import StartSummary
 from prewarm.store.status import Status
 from prewarm.store.timestamp import timestamp
 
 ROUNDS = 5
 ENTRIES = 1_000
 FILES, UNPACKED_BYTES = 2_500, 130_000_000
+INPUT = {"dtype": "float32", "shape": ["batch", 64], "high": None, "low": None, "fill": None}
+DECLARED = {
+    "key": "k",
+    "model": {},
+    "compile": {"targets": ["."]},
+    "shapes": [{"name": "chat", "inputs": {"x": INPUT}, "sizes": [{"batch": 1}]}],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +160,10 @@ def status_figures(root: Path) -> list[Figure]:
     root.mkdir(parents=True)
     with Database(root / DATABASE_NAME) as database:
         add_entries(database, "e" * 16, {"device": "cpu"}, {}, count=ENTRIES)
+        add_starts(database, count=MOST_REPORTS)
     ran = [timed(["status", "--state-dir", str(root)]) for _ in range(ROUNDS)]
     return [
-        Figure(f"status, {ENTRIES} entries", median(ran), 0.25, "s"),
+        Figure(f"status, {ENTRIES} entries, {MOST_REPORTS} starts", median(ran), 0.25, "s"),
         Figure("status, resident", memory(ran), 120.0, "MB"),
     ]
 
@@ -268,12 +278,29 @@ def add_entries(
                         "recompile_limit": None},
             "variables": {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"},
             "shape_sets": [{"name": "chat", "status": "warm", "reason": None, "calls": [call]}],
-            "proof": {},
+            "proof": {"declared": DECLARED},
         }  # fmt: skip
         database.see_checkpoint(model, "checkpoint", digest=digest, architecture=digest, at=at)
         database.put_entry(
             model, environment_id, at=at, status=Status.WARM, checkpoint_digest=digest,
             architecture=digest, build_key=digest, bundle_sha256=str(sha256), record=record,
+        )  # fmt: skip
+
+
+def add_starts(database: Database, *, count: int) -> None:
+    """Record starts as deployments report them; each compiled a size that nobody declared."""
+    graph = {
+        "outcome": "miss",
+        "frame": {"name": "forward"},
+        "inputs": [{"name": "x", "dtype": "float32", "shape": [3, 64]}],
+    }
+    report = {"fx_misses": 1, "graphs": [graph], "files": ["f" * 200] * 100}
+    summary = StartSummary.of(report, ("fx_misses",))
+    for number in range(count):
+        database.add_report(
+            f"model-{number % ENTRIES:04}/v1", "e" * 16, bundle_sha256="b" * 64, builder="bench",
+            at=timestamp(time.time()), uid=0, first_answer_s=2.0, compiled=True, report=report,
+            summary=summary,
         )  # fmt: skip
 
 

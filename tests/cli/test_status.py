@@ -119,7 +119,7 @@ def test_json_has_stable_fields(filled: Database, prewarm: Prewarm, state_dir: P
         "model", "aliases", "environment", "differs_in", "status", "reason", "code", "requires",
         "plain", "covers", "cold_s", "warm_s", "eager_ms", "compiled_ms", "speedup", "bundle",
         "compile", "shape_sets", "proof", "build_key", "attempts", "next_try_at", "log",
-        "updated_at",
+        "updated_at", "starts_kept", "starts", "missing",
     }  # fmt: skip
     warm = entries["minilm/v1"]
     assert warm["aliases"] == ["minilm/latest"]

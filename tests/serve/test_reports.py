@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +15,7 @@ from prewarm.store.reports import ReportRow
 from prewarm.store.status import Status
 from prewarm.torchside.report import fold
 
-from .served import HERE, TOKEN, Served
+from .served import HERE, TOKEN, Served, record
 
 ZEROS: dict[str, Any] = {**fold([], has_triton=True), **{
     name: 0 for name, count in fold([], has_triton=True).items() if count is None
@@ -143,3 +145,93 @@ def test_every_issue_is_told_up_to_a_few(shared: Served) -> None:
     message = shared.post("/v1/reports", _sent(report=report)).json["error"]["message"]
     assert "unknown_0" in message
     assert "and 4 more" in message
+
+
+def test_the_bundle_s_builder_is_who_publishes_it(house: Served) -> None:
+    house.add_entry("n/1", Status.WARM, record=record("b"), bundle_sha256="b" * 64)
+    house.publish("gpu-1")
+    for bundle in ("b" * 64, "c" * 64, None):
+        assert house.post("/v1/reports", _sent(bundle=bundle)).status == 201
+    assert [row.builder for row in _kept(house)] == [None, None, "gpu-1"]
+
+
+def test_what_a_start_compiled_is_kept_in_short(house: Served) -> None:
+    tensor = {"name": "x", "dtype": "float32", "shape": [3, 64]}
+    graph = {"outcome": "miss", "frame": {"name": "forward"}, "inputs": [tensor]}
+    report = {**ZEROS, "fx_misses": 1, "cpp_compiled": None, "graphs": [graph, graph]}
+    assert house.post("/v1/reports", _sent(report=report)).status == 201
+    [row] = _kept(house)
+    assert row.summary.counts == {"fx_misses": 1}
+    assert row.summary.cannot_tell == ("cpp_compiled",)
+    assert row.summary.graphs == ((tensor,),)
+
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\n"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"calls": [{EVIL: EVIL, "shape_set": EVIL, "sizes": EVIL}]},
+        {"graphs": [{"outcome": EVIL, "frame": {"name": EVIL}, "inputs": [{"name": EVIL}]}]},
+        {"graphs": [{"outcome": "miss", "frame": {"name": "f"}, "inputs": [
+            {"name": EVIL, "dtype": "float32", "shape": [1]}]}]},
+        {"graphs": [{"outcome": "miss", "frame": {"name": "f"}, "inputs": "x" * 99_999}]},
+        {"compilers": [EVIL], "files": [EVIL] * 1_000, "bypass_reasons": [EVIL]},
+        {"not_watched": [EVIL], "processes": [{"first_run_s": EVIL, EVIL: 1}]},
+        {"graphs": [{}] * 10_000}, {"calls": [{}] * 10_000},
+        {"calls": [{"sizes": 10**4_000}]}, {"calls": [{"sizes": 1e308}]},
+    ],
+)  # fmt: skip
+def test_a_hostile_report_is_kept_without_harm(house: Served, others: dict[str, Any]) -> None:
+    assert (
+        house.post("/v1/reports", _sent(report={**ZEROS, "fx_misses": 1, **others})).status == 201
+    )
+    [row] = _kept(house)
+    text = row.summary.to_json()
+    assert text.isascii()
+    assert text.isprintable()
+    assert len(text) <= 4_096
+    assert house.told == []
+    # And it is shown by a command that a person runs in a terminal.
+    told = subprocess.run(
+        [sys.executable, "-m", "prewarm.cli", "status", "m/1", "--state-dir", house.state_dir],
+        capture_output=True,
+        check=True,
+    ).stdout
+    assert b"\x1b" not in told
+    assert b"1 FX miss" in told
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"[" * 200_000, 400), (b'{"model":' * 20_000, 400), (b"", 400), (b"\xff\xfe{}", 400),
+        (b'{"report": {"calls": [' + b"[" * 100_000, 400), (b'{"model": "\\ud800"}', 400),
+        (b'{"report": {"fx_misses": NaN}}', 400), (b'{"first_answer_s": 1e999}', 400),
+        (b'{"model": "' + b"a" * (300 << 10) + b'"}', 413),
+    ],
+)  # fmt: skip
+def test_a_hostile_body_is_refused_in_one_line(shared: Served, body: bytes, status: int) -> None:
+    answer = shared.post("/v1/reports", body)
+    assert answer.status == status
+    message = answer.json["error"]["message"]
+    assert message.isprintable()
+    assert len(message) < 2_000
+    assert (_kept(shared), shared.told) == ((), [])
+
+
+@pytest.mark.parametrize("name", ["graphs", "calls", "processes", "files", "compilers"])
+def test_endless_lists_are_refused(shared: Served, name: str) -> None:
+    endless = [{} if name in ("graphs", "calls", "processes") else ""] * 10_001
+    answer = shared.post("/v1/reports", _sent(report={name: endless}))
+    assert (answer.status, f"report.{name}" in answer.json["error"]["message"]) == (400, True)
+
+
+@pytest.mark.parametrize("depth", [100, 190, 250, 5_000])
+def test_deep_nesting_is_kept_or_refused_but_no_fault(house: Served, depth: int) -> None:
+    nested = b"[" * depth + b"]" * depth
+    body = json.dumps(_sent(report={**ZEROS, "calls": [{"sizes": "HERE"}]})).encode()
+    answer = house.post("/v1/reports", body.replace(b'"HERE"', nested))
+    assert answer.status in (201, 400)
+    assert house.told == []

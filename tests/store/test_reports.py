@@ -6,6 +6,7 @@ import pytest
 
 from prewarm.store import reports
 from prewarm.store.database import Database
+from prewarm.store.start_summary import StartSummary
 
 At = Callable[[float], str]
 
@@ -30,12 +31,15 @@ def test_a_report_is_given_back_as_it_was_added(
         first_answer_s=1.5,
         compiled=compiled,
         report={"fx_misses": None, "calls": [{"sizes": {"ü": 1}}]},
+        builder="gpu-1",
+        summary=StartSummary({"fx_misses": 1}, (), ()),
     )
     [found] = database.reports("m")
     assert found == added
     assert (found.model, found.environment_id, found.at, found.uid) == ("m", "e", at(0), 65534)
     assert (found.bundle_sha256, found.first_answer_s) == ("a" * 64, 1.5)
     assert found.compiled is compiled
+    assert (found.builder, found.summary.counts) == ("gpu-1", {"fx_misses": 1})
     assert found.report == {"fx_misses": None, "calls": [{"sizes": {"ü": 1}}]}
 
 
