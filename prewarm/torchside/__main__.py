@@ -39,9 +39,14 @@ def _probe(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 def _compile(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    from prewarm_torchside import instruction_sets
+
+    recorder = instruction_sets.Recorder()
+    recorder.start()  # before torch is imported
     from prewarm_torchside import compiling
 
     answer: dict[str, Any] = compiling.answer(request, channel)
+    recorder.write(os.environ["TORCHINDUCTOR_CACHE_DIR"])
     return answer
 
 

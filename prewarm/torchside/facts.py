@@ -68,7 +68,7 @@ def gather(device: str, threads: int, library: str) -> dict[str, str | None]:
         "cuda": torch_version.get("cuda"),
         "triton": packages["version"]("triton"),
         "library": packages["library_fact"](library) if library else None,
-        "cpu_isa": _cpu_isa(),
+        "cpu_isa": cpu_isa(),
         "cxx": os.path.basename(cxx) if cxx else None,
         "cxx_version": _cxx_version(cxx) if cxx else None,
         "threads": str(threads if threads > 0 else _default_threads()),
@@ -140,7 +140,8 @@ def _build_paths(torch_dir: str) -> str:
 # -- the processor
 
 
-def _cpu_isa() -> str:
+def cpu_isa() -> str:
+    """Name the CPU's flags that torch asks for."""
     wanted = set(CPU_FLAGS.split())
     flags: set[str] = set()
     try:

@@ -1,15 +1,21 @@
-"""What the shim changes in a deployment's torch, so that it starts as the proof with the shim did.
+"""What the shim changes in a deployment's torch, so that it starts as the proof did, and sooner.
 
 Each ``Mend`` waits for one module of torch and says in which releases it is needed. A mend that
 fails leaves upstream's behaviour and one line on standard error. ``PREWARM_MENDS`` switches them:
 unset is all, ``0`` is none, else a list of names.
+
+- ``recompile_limit``, ``retuning`` and ``ptxas`` decide what a start compiles and tunes; an entry
+  may need them.
+- ``instruction_set``, ``guard_timing``, ``trace_names`` and ``collector`` only save work that each
+  warm start repeats; nothing that is computed depends on them.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
-from . import upstream_mends
+from . import collector, instruction_sets, upstream_mends, upstream_tuned
 from .imports import when_imported
 
 TYPE_CHECKING = False  # typing is not imported in a shim; type checkers take this name as true
@@ -19,21 +25,24 @@ if TYPE_CHECKING:
 
     from .deployment import Deployment
 
+    Make = Callable[[ModuleType, Deployment], bool]
+    Before = Callable[[ModuleType], Callable[[], None]]
+
 VARIABLE = "PREWARM_MENDS"
 
 
 class Mend:
     """One change: its name, the module it waits for, and what does it.
 
-    ``make`` returns whether this release needed it.
+    ``make`` returns whether this release needed it. ``before`` is called before the module's own
+    code runs, and returns what is called after it.
     """
 
-    def __init__(
-        self, name: str, module: str, make: Callable[[ModuleType, Deployment], bool]
-    ) -> None:
+    def __init__(self, name: str, module: str, make: Make, before: Before | None = None) -> None:
         self.name = name
         self.module = module
         self.make = make
+        self.before = before
 
 
 def _recompile_limit(module: ModuleType, deployment: Deployment) -> bool:
@@ -42,13 +51,48 @@ def _recompile_limit(module: ModuleType, deployment: Deployment) -> bool:
     return upstream_mends.raise_recompile_limit(module, deployment.recompile_limit)
 
 
-def _retuning(module: ModuleType, deployment: Deployment) -> bool:
-    return upstream_mends.keep_tuned_configs(module)
+def _retuning(module: ModuleType) -> bool:
+    forgot = upstream_mends.keep_tuned_configs(module)
+    return upstream_tuned.look_at_present_place(module) or forgot
+
+
+def _nothing(module: ModuleType, deployment: Deployment) -> bool:
+    return False
 
 
 MENDS = (
     Mend("recompile_limit", "torch._dynamo.config", _recompile_limit),
-    Mend("retuning", "torch._inductor.runtime.triton_heuristics", _retuning),
+    Mend(
+        "retuning",
+        "torch._inductor.runtime.triton_heuristics",
+        lambda module, _: _retuning(module),
+    ),
+    Mend(
+        "ptxas",
+        "torch._inductor.runtime.compile_tasks",
+        lambda module, _: upstream_tuned.settle_ptxas(module),
+    ),
+    Mend(
+        "instruction_set",
+        instruction_sets.MODULE,
+        lambda module, _: instruction_sets.reuse(module, os.environ),
+    ),
+    Mend(
+        "guard_timing",
+        "torch._dynamo.guards",
+        lambda module, _: upstream_mends.skip_guard_timing(module),
+    ),
+    Mend(
+        "trace_names",
+        "torch._dynamo.symbolic_convert",
+        lambda module, _: upstream_mends.skip_trace_names(module),
+    ),
+    Mend("collector", "torch._dynamo", _nothing, collector.quiet_import),
+    Mend(
+        "collector",
+        "torch._dynamo.convert_frame",
+        lambda module, _: collector.quiet_frames(module),
+    ),
 )
 
 
@@ -64,7 +108,11 @@ class Mends:
 
     def start(self) -> None:
         """Begin to wait for the modules; nothing of torch is imported by it."""
-        when_imported(frozenset(self._waiting), self._imported)
+        when_imported(frozenset(self._waiting), self._imported, self._before)
+
+    def _before(self, module: ModuleType) -> Callable[[], None] | None:
+        mend = self._waiting.get(module.__name__)
+        return mend.before(module) if mend is not None and mend.before is not None else None
 
     def _imported(self, module: ModuleType) -> None:
         mend = self._waiting.get(module.__name__)

@@ -1,12 +1,13 @@
 """The second half of ``upstream.py``: faults of torch that the shim mends, and how.
 
 Owns what is changed inside torch; which deployment needs it is ``mends.py``'s.
-Seen: torch 2.11.0 (H200) and 2.13.0 (CPU), by reading and by test.
+Seen: torch 2.11.0 (H200) and 2.13.0 (CPU), by reading and by test; 2.9.1 and 2.14.1 (CPU) by test.
 """
 
 from __future__ import annotations
 
 import functools
+import logging
 
 TYPE_CHECKING = False  # typing is not imported in a shim; type checkers take this name as true
 if TYPE_CHECKING:
@@ -83,3 +84,44 @@ def _tuned_config(autotuner: Any, heuristics: ModuleType) -> Any:
     autotuner.autotune_cache_info = info
     tuned = len(kept) == 1 and getattr(kept[0], "found_by_coordesc", False)
     return kept[0] if tuned else None
+
+
+def skip_guard_timing(guards: ModuleType) -> bool:
+    """Leave out the timing of each frame's guards, which flushes the processor's caches first.
+
+    ``guards`` is torch._dynamo.guards. The figure goes to a debug log and a metric; with that log
+    switched on it is taken.
+    """
+    inner: Any = getattr(guards, "profile_guard_manager", None)
+    log = getattr(guards, "guards_log", None)
+    if inner is None or not isinstance(log, logging.Logger):
+        return False
+
+    @functools.wraps(inner)
+    def profile_guard_manager(*args: Any, **kwargs: Any) -> Any:
+        return inner(*args, **kwargs) if log.isEnabledFor(logging.DEBUG) else 0.0
+
+    guards.profile_guard_manager = profile_guard_manager  # type: ignore[attr-defined]
+    return True
+
+
+def skip_trace_names(symbolic_convert: ModuleType) -> bool:
+    """Name a traced function only where that is logged: torch tokenizes its whole file for it.
+
+    ``symbolic_convert`` is torch._dynamo.symbolic_convert; its headers of traced lines are made for
+    each call and used by debug logs alone (2.9 to 2.14).
+    """
+    inner: Any = getattr(symbolic_convert, "get_funcname", None)
+    names = ("trace_call_log", "trace_source_log")
+    logs = [getattr(symbolic_convert, name, None) for name in names]
+    if inner is None or not all(isinstance(log, logging.Logger) for log in logs):
+        return False
+
+    @functools.wraps(inner)
+    def get_funcname(filename: str, lineno: int) -> Any:
+        if any(log is not None and log.isEnabledFor(logging.DEBUG) for log in logs):
+            return inner(filename, lineno)
+        return None
+
+    symbolic_convert.get_funcname = get_funcname  # type: ignore[attr-defined]
+    return True

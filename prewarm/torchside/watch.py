@@ -58,20 +58,23 @@ class Watcher:
         self._environ = environ
         self._pid = os.getpid()
         self._before: dict[str, files.Snapshot] = {}
-        self._points: dict[str, list[Point]] = {"torch": []}
+        self._points: dict[str, list[Point]] = {}
         for point in upstream.POINTS:
             self._points.setdefault(point.module, []).append(point)
         self._began = False
         self._finished = False
 
     def start(self) -> None:
-        """Begin to watch; safe to call before or after torch is imported.
+        """Begin to watch; the shim does so when torch is about to be imported.
 
-        Until torch is imported nothing is written and no directory is read: torch itself starts
-        Python children that never import it (six for the instruction-set check of one CPU start).
+        Not before, since torch itself starts Python children that never import it (six for the
+        instruction-set check of one CPU start).
         """
+        if self._began:
+            return
+        self._begin()
         sys.addaudithook(self._heard)
-        when_imported(frozenset(self._points), self._imported, before="torch")
+        when_imported(frozenset(self._points), self._imported)
 
     def _begin(self) -> None:
         self._began = True
@@ -110,8 +113,6 @@ class Watcher:
         return _Call(self, shape_set, sizes)
 
     def _imported(self, module: ModuleType) -> None:
-        if not self._began:
-            self._begin()
         for point in self._points.get(module.__name__, ()):
             try:
                 there = install(point, module, self.log, self.tally)

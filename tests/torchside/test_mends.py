@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import types
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import pytest
 
 from prewarm.torchside import upstream_mends
-from prewarm.torchside.deployment import read_deployment
+from prewarm.torchside.deployment import Deployment, read_deployment
+from prewarm.torchside.mends import MENDS, Mends
 
 
 class Config:
@@ -121,6 +123,68 @@ def test_a_limit_is_raised_and_never_lowered() -> None:
     assert config.recompile_limit == 10
     assert upstream_mends.raise_recompile_limit(config, 300)
     assert (config.recompile_limit, config.accumulated_recompile_limit) == (300, 300)
+
+
+def test_the_guards_are_timed_only_for_who_reads_it(caplog: pytest.LogCaptureFixture) -> None:
+    guards: Any = types.ModuleType("guards")
+    guards.guards_log = logging.getLogger("test.guards")
+    guards.profile_guard_manager = lambda *arguments: 42.0
+    assert upstream_mends.skip_guard_timing(guards)
+    assert guards.profile_guard_manager("root", {}, 1) == 0.0
+    caplog.set_level(logging.DEBUG, "test.guards")
+    assert guards.profile_guard_manager("root", {}, 1) == 42.0
+    assert not upstream_mends.skip_guard_timing(types.ModuleType("guards"))
+
+
+def test_traced_functions_are_named_only_for_who_reads_it(caplog: pytest.LogCaptureFixture) -> None:
+    module: Any = types.ModuleType("symbolic_convert")
+    module.get_funcname = lambda filename, line: "forward"
+    module.trace_call_log = logging.getLogger("test.trace_call")
+    assert not upstream_mends.skip_trace_names(module), "another log may read it"
+    module.trace_source_log = logging.getLogger("test.trace_source")
+    assert upstream_mends.skip_trace_names(module)
+    assert module.get_funcname("file.py", 3) is None
+    caplog.set_level(logging.DEBUG, "test.trace_source")
+    assert module.get_funcname("file.py", 3) == "forward"
+
+
+def test_every_mend_finds_its_place_in_the_installed_torch() -> None:
+    pytest.importorskip("torch")
+    import importlib
+
+    import torch._dynamo.guards
+    import torch._dynamo.symbolic_convert
+
+    assert [importlib.import_module(mend.module).__name__ for mend in MENDS] == [
+        mend.module for mend in MENDS
+    ]
+    place, name = torch._dynamo.guards, "profile_guard_manager"
+    timing, funcname = getattr(place, name), torch._dynamo.symbolic_convert.get_funcname
+    try:
+        assert upstream_mends.skip_guard_timing(place)
+        assert upstream_mends.skip_trace_names(torch._dynamo.symbolic_convert)
+    finally:
+        setattr(place, name, timing)
+        torch._dynamo.symbolic_convert.get_funcname = funcname
+
+
+def test_a_mend_that_fails_is_told_and_left(capsys: pytest.CaptureFixture[str]) -> None:
+    mends = Mends(Deployment({}, "nine"), {})  # type: ignore[arg-type]
+    config: Any = types.ModuleType("torch._dynamo.config")
+    config.recompile_limit = 8
+    mends._imported(config)
+    assert (config.recompile_limit, mends.made) == (8, [])
+    assert "recompile_limit is left as it is: TypeError" in capsys.readouterr().err
+
+
+def test_the_switch_names_what_is_made() -> None:
+    def names(switch: str | None) -> set[str]:
+        environ = {} if switch is None else {"PREWARM_MENDS": switch}
+        return {mend.name for mend in Mends(Deployment({}, 9), environ)._waiting.values()}
+
+    assert names(None) == names("") == {mend.name for mend in MENDS}
+    assert names("0") == set()
+    assert names("retuning, collector") == {"retuning", "collector"}
 
 
 @pytest.mark.parametrize(

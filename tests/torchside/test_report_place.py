@@ -57,12 +57,13 @@ def test_a_place_that_cannot_be_made_is_told_once_and_keeps_no_server_from_start
 ) -> None:
     (tmp_path / "file").touch()
     copy_torchside(tmp_path / "copy")
-    child = "import subprocess, sys; print(subprocess.run([sys.executable, '-c', 'print(1)']))"
+    (tmp_path / "torch.py").touch()
+    child = "import torch, subprocess, sys; subprocess.run([sys.executable, '-c', 'import torch'])"
     done = subprocess.run(
         [sys.executable, "-c", child],
         env={
             **os.environ,
-            "PYTHONPATH": str(tmp_path / "copy"),
+            "PYTHONPATH": os.pathsep.join([str(tmp_path / "copy"), str(tmp_path)]),
             "PREWARM_DIR": str(tmp_path / "file"),
         },
         capture_output=True,
