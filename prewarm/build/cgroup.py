@@ -24,7 +24,7 @@ import psutil
 from prewarm.build.own_cgroup import VERSION_2, OwnCgroup, own_cgroup
 
 #: The cgroup of the service itself, where it had to move aside.
-DAEMON = "prewarm-daemon"
+DAEMON = "prewarm"
 #: Where systemd says that it runs this machine.
 SYSTEMD = Path("/run/systemd/system")
 #: The kernel freezes and ends at once; a process in the middle of its disk takes a while.
@@ -39,12 +39,16 @@ class Cgroup:
     directory: Path
     limits_memory: bool
 
-    def add(self, pid: int) -> None:
-        """Move a process here, with whoever it started meanwhile."""
-        # A process that was there before its parent moved is found by the next look.
-        for one in (pid, *_children(pid)):
+    def add(self, pid: int) -> bool:
+        """Move a process here, with whoever it started meanwhile; tell whether that went."""
+        try:
+            self._write("cgroup.procs", str(pid))
+        except OSError:
+            return False
+        for child in _children(pid):
             with contextlib.suppress(OSError):
-                self._write("cgroup.procs", str(one))
+                self._write("cgroup.procs", str(child))
+        return True
 
     def hold_still(self) -> None:
         """Freeze everybody in it; return once all hold still."""
@@ -94,7 +98,7 @@ class Cgroups:
 
     def new(self, memory_bytes: int) -> Cgroup | None:
         """Make one with a limit; None where the kernel does not let us any more."""
-        directory = self.parent / f"prewarm-{secrets.token_hex(8)}"
+        directory = self.parent / f"prewarm-{os.getpid()}-{secrets.token_hex(8)}"
         try:
             directory.mkdir()
             made = Cgroup(directory, self.limits_memory)
@@ -108,6 +112,13 @@ class Cgroups:
                 directory.rmdir()
             return None
         return made
+
+    def clear(self) -> None:
+        """End and remove what a service left here that was killed."""
+        for directory in self.parent.glob("prewarm-*-*"):
+            pid = directory.name.split("-")[1]
+            if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+                Cgroup(directory, self.limits_memory).end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +154,12 @@ def open_cgroups() -> Delegation:
         return Delegation(None, "in process groups, their memory looked at: no cgroup can be made")
     probe.directory.rmdir()
     problem = _delegate_memory(found.directory)
-    if problem is None:
-        return Delegation(Cgroups(found.directory, limits_memory=True), "in cgroups of their own")
-    told = f"in cgroups of their own, their memory looked at: {problem}"
-    return Delegation(Cgroups(found.directory, limits_memory=False), told)
+    cgroups = Cgroups(found.directory, limits_memory=problem is None)
+    cgroups.clear()
+    told = "in cgroups of their own"
+    return Delegation(
+        cgroups, told if problem is None else f"{told}, their memory looked at: {problem}"
+    )
 
 
 def _is_delegated(directory: Path) -> bool:

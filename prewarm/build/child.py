@@ -138,8 +138,9 @@ def _start(spec: ChildSpec, limit_bytes: int, stdin: int, out: int, log: int) ->
             code="no_interpreter",
         ) from error
     cgroup = None if spec.cgroups is None else spec.cgroups.new(limit_bytes)
-    if cgroup is not None:
-        cgroup.add(process.pid)
+    if cgroup is not None and not cgroup.add(process.pid):
+        cgroup.end()
+        cgroup = None
     return Processes(process, str(spec.workdir), limit_bytes, cgroup)
 
 
