@@ -19,6 +19,9 @@ from prewarm.store.logs import KEPT, earlier_logs, log_of
 from prewarm.store.torchside_copy import copy_torchside, torchside_digest
 from prewarm.store.whole_file import write_errors
 
+#: Scratch on its way out, followed by the process that removes it.
+_DEAD = "work-dead-"
+
 
 class Workspace:
     """Scratch directories below ``state_dir/work``."""
@@ -55,8 +58,9 @@ class Workspace:
         """
         with write_errors(self.root):
             path = Path(tempfile.mkdtemp(prefix=purpose + "-", dir=self.root))
-            path.chmod(0o755)
         try:
+            with write_errors(path):
+                path.chmod(0o755)
             yield path
         finally:
             shutil.rmtree(path, ignore_errors=True)
@@ -73,10 +77,13 @@ class Workspace:
         return log
 
     def _clear(self) -> None:
+        # One that was killed while it cleared, too: its number is nobody else's to remove.
+        for dead in self.root.parent.glob(_DEAD + "*"):
+            shutil.rmtree(dead, ignore_errors=True)
         if not self.root.exists():
             return
         end_strays(str(self.root))
-        doomed = self.root.with_name(f"work-dead-{os.getpid()}")
+        doomed = self.root.with_name(f"{_DEAD}{os.getpid()}")
         shutil.rmtree(doomed, ignore_errors=True)
         self.root.rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)

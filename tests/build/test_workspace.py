@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -48,6 +49,14 @@ def test_open_removes_what_a_dead_run_left_and_ends_its_children(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir() if "dead" in path.name] == []
 
 
+def test_open_removes_what_a_run_left_that_was_killed_while_it_cleared(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.open()
+    workspace.root.rename(tmp_path / "work-dead-1")
+    workspace.open()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "work"]
+
+
 def test_other_processes_are_left_alone(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "mine")
     workspace.open()
@@ -75,6 +84,21 @@ def test_a_directory_is_gone_afterwards_whatever_happened(tmp_path: Path) -> Non
     with workspace.directory("build") as again:
         assert again != path
         assert again.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_directory_that_could_not_be_opened_to_others_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.open()
+
+    def refuse(path: Path, mode: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with pytest.raises(NotWritable), workspace.directory("build"):
+        pytest.fail("it was handed out")
+    assert not list(workspace.root.glob("build-*"))
 
 
 def test_a_new_log_takes_the_oldest_of_its_entry_away(tmp_path: Path) -> None:
