@@ -50,6 +50,8 @@ def _publish(bench: Bench) -> Manifest:
     present = _present(bench, key.public)
     if present is not None and _news(present) == _news(manifest):
         return present
+    # Else a power cut could leave a manifest of entries that the database knows nothing of.
+    database.make_lasting()
     return write_manifest(settings.cache_dir, manifest, key)
 
 

@@ -6,6 +6,7 @@ Owns no table. The classes for the tables build on ``Connection``; ``database.py
   ``BUSY_TIMEOUT_S``.
 - Statements run in autocommit; several that belong together run in ``transaction()``, which takes
   the write lock first. (A deferred BEGIN that upgrades later fails at once: "database is locked".)
+- A commit survives any end of the process, and a power cut after ``make_lasting`` alone.
 - Rows of ``RETURNING`` are read through ``query``, which ends the statement; ``execute`` would not.
 """
 
@@ -108,6 +109,20 @@ class Connection:
             self._db.rollback()
             raise
         self.execute("COMMIT")
+
+    def make_lasting(self) -> None:
+        """Bring to the disk what was committed, so that a power cut takes none of it back.
+
+        Commits are whole after a power cut, but the last ones may be gone. What tells others of
+        them (a manifest, a removed file) must not be ahead of them.
+        """
+        self.execute("PRAGMA synchronous = FULL")
+        try:
+            with self.transaction():
+                # A commit of anything syncs all commits before it.
+                self.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        finally:
+            self.execute("PRAGMA synchronous = NORMAL")
 
     def _prepare(self) -> None:
         version = self._version()

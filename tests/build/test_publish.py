@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
+from typing import Any
 
+from prewarm.build import publish
+from prewarm.store.database import Database
 from prewarm.store.manifest import manifest_path, read_manifest, read_manifests
 from prewarm.store.signing import load_or_create_key
 
@@ -29,6 +33,25 @@ def test_without_news_not_a_byte_is_written(shop) -> None:
     shop.scan()
     after = path_of(shop).stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_what_it_names_lasts_in_the_database_before_it_is_written(shop, monkeypatch) -> None:
+    order: list[str] = []
+
+    def noted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            order.append(name)
+            return real(*args)
+
+        return call
+
+    lasting = noted("lasting", Database.make_lasting)
+    monkeypatch.setattr(Database, "make_lasting", lasting)
+    written = noted("written", publish.write_manifest)
+    monkeypatch.setattr(publish, "write_manifest", written)
+    shop.model("m1")
+    shop.scan()
+    assert order == ["lasting", "written"] * (len(order) // 2) and order
 
 
 def test_a_failed_neighbour_is_no_news(shop) -> None:
