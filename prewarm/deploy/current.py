@@ -5,7 +5,7 @@ Owns the switch from one tree to another and the removal of trees that nobody us
 trees themselves are ``private.py``'s.
 
 - Each of the three is replaced by rename, and only when it differs, so a hook with nothing to do
-  writes nothing.
+  writes nothing. What a killed one left on its way is removed by a later one.
 - A tree that stopped being the current one is kept for ``KEEP_S``, and longer while a process that
   we can see was started with it.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from prewarm.deploy.private import SHIM
 from prewarm.errors import NotWritable
-from prewarm.store.whole_file import write_errors, write_whole
+from prewarm.store.whole_file import is_part, write_errors, write_whole
 
 ENV = "env"
 ENV_JSON = "env.json"
@@ -29,6 +29,12 @@ REPORTS = "reports"
 
 #: How long a replaced tree is kept for servers that we cannot see, in containers or of other users.
 KEEP_S = 86_400.0
+
+#: A file or link that was on its way for this long has no living writer.
+DEAD_AFTER_S = 3600.0
+
+#: Hidden names of the link ``shim`` on its way.
+_LINK = f".{SHIM}-"
 
 _TREE = re.compile(r"[0-9a-f]{32}")
 _IN_USE = re.compile(rb"/([0-9a-f]{32})/")
@@ -60,7 +66,7 @@ def point_at(tree: Path, *, env: bytes, env_json: bytes) -> None:
             os.utime(into / before.parts[0])
     if link.is_dir() and not link.is_symlink():
         raise NotWritable(f"{link} is a directory of somebody else; choose another --into")
-    hidden = into / f".{SHIM}-{secrets.token_hex(8)}"
+    hidden = into / f"{_LINK}{secrets.token_hex(8)}"
     with write_errors(link):
         hidden.symlink_to(target)
         hidden.replace(link)
@@ -84,6 +90,7 @@ def remove_unused(current: Path, *, now_s: float) -> tuple[Path, ...]:
         for path in current.parent.iterdir()
         if _TREE.fullmatch(path.name) and path.name != current.name and _is_old(path, now_s)
     ]
+    _remove_leftovers(current.parent, now_s=now_s)
     used = _trees_in_use() if old else frozenset()
     if used is None:
         return ()
@@ -98,6 +105,15 @@ def remove_unused(current: Path, *, now_s: float) -> tuple[Path, ...]:
             shutil.rmtree(hidden)
             removed.append(path)
     return tuple(removed)
+
+
+def _remove_leftovers(into: Path, *, now_s: float) -> None:
+    """Remove files and links on their way that are older than any hook at work."""
+    for path in into.iterdir():
+        if is_part(path.name) or path.name.startswith(_LINK):
+            with suppress(OSError):
+                if now_s - path.lstat().st_mtime > DEAD_AFTER_S:
+                    path.unlink()
 
 
 def _is_old(tree: Path, now_s: float) -> bool:

@@ -187,3 +187,19 @@ def kill_before_line(line: int) -> None:
         return trace
 
     sys.settrace(trace)  # type: ignore[arg-type]
+
+
+def test_what_a_killed_hook_left_on_its_way_is_removed_once_it_is_old(into: Path) -> None:
+    old = [into / ".prewarm-00.part", into / ".shim-00"]
+    young = [into / ".prewarm-11.part", into / ".shim-11"]
+    for part, link in (old, young):
+        part.touch()
+        link.symlink_to(f"{OLD}/shim")
+    now_s = time.time()
+    for path in old:
+        os.utime(path, (now_s - 7200, now_s - 7200), follow_symlinks=False)
+
+    remove_unused(into / NEW, now_s=now_s)
+
+    assert not any(os.path.lexists(path) for path in old)
+    assert all(os.path.lexists(path) for path in young)
