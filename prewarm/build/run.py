@@ -22,7 +22,7 @@ from prewarm.store.database import DATABASE_NAME, Database
 from prewarm.store.leases import leases_directory
 from prewarm.store.manifest import manifests_directory
 from prewarm.store.timestamp import timestamp
-from prewarm.store.whole_file import make_directory, make_writable
+from prewarm.store.whole_file import make_directory, make_writable, remove_parts
 
 
 @contextlib.contextmanager
@@ -46,6 +46,7 @@ def open_run(
         make_writable(manifests_directory(settings.cache_dir))
         make_writable(settings.cache_dir / "bundles")
         make_directory(leases_directory(settings.cache_dir))
+        remove_parts(settings.state_dir)
         workspace = Workspace(settings.state_dir)
         copy = workspace.open()
         database = Database(settings.state_dir / DATABASE_NAME)

@@ -160,6 +160,9 @@ def make_directory(path: Path) -> None:
                     raise
             else:
                 directory.chmod(_DIRECTORY_MODE)
+                # Else a power cut may take it away with all that was synced in it since.
+                with suppress(PermissionError):  # a parent that may be written and not read
+                    _sync_directory(directory.parent)
 
 
 def make_writable(path: Path) -> None:
@@ -179,6 +182,15 @@ def make_writable(path: Path) -> None:
                 os.unlink(name, dir_fd=directory)
         finally:
             os.close(directory)
+
+
+def remove_parts(directory: Path) -> None:
+    """Remove what dead writers left on its way in a directory that nobody else writes to now."""
+    with suppress(OSError):
+        for path in directory.iterdir():
+            if is_part(path.name):
+                with suppress(OSError):
+                    path.unlink()
 
 
 def is_part(name: str) -> bool:

@@ -90,6 +90,14 @@ def test_an_empty_registry_is_no_failure(shop) -> None:
     assert shop.manifest()["entries"] == []
 
 
+def test_what_a_killed_run_left_on_its_way_in_the_state_dir_is_removed(shop) -> None:
+    shop.settings.state_dir.mkdir()
+    part = shop.settings.state_dir / ".prewarm-00.part"
+    part.touch()
+    shop.scan()
+    assert not part.exists()
+
+
 def test_no_registry_is_told(shop) -> None:
     with pytest.raises(ConfigError, match="PREWARM_REGISTRY"):
         shop.with_settings(registry=None).scan()

@@ -17,6 +17,7 @@ from prewarm.store.whole_file import (
     is_part,
     make_directory,
     publish_file,
+    remove_parts,
     whole_file,
     write_errors,
     write_whole,
@@ -221,3 +222,28 @@ def test_make_directory_keeps_what_is_there(tmp_path: Path) -> None:
     make_directory(tmp_path / "a" / "b")
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o755
+
+
+def test_a_new_directory_is_synced_into_the_one_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    make_directory(tmp_path / "a" / "b")
+    assert synced == [str(tmp_path), str(tmp_path / "a")]
+
+
+def test_what_dead_writers_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    kept = [tmp_path / ".prewarm-x", tmp_path / "x.part", tmp_path / ".other.part"]
+    for path in (tmp_path / ".prewarm-00.part", *kept):
+        path.touch()
+    (tmp_path / ".prewarm-11.part").mkdir()  # not ours to remove
+    remove_parts(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted([*kept, tmp_path / ".prewarm-11.part"])
+    remove_parts(tmp_path / "none")
