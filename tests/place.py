@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .compiler import forgetful
+
 SERVER = Path(__file__).parent / "e2e" / "server.py"
 TIMEOUT_S = 300
 
@@ -87,6 +89,7 @@ class Place:
             environ.pop(name, None)
         if sourced is None:  # cold: a cache directory of its own, empty
             environ["TORCHINDUCTOR_CACHE_DIR"] = str(self.root / "cold-cache")
+            environ["PATH"] = forgetful()
         source = f'set -a; . "{sourced}"; set +a; ' if sourced else ""
         done = subprocess.run(
             [

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ..faults.bed import save_weights
+
 DECLARATION = """\
 [model]
 loader = "python"
@@ -67,10 +69,7 @@ def test_an_entry_whose_proof_could_not_be_watched_is_partial(
     (model / "src").mkdir(parents=True)
     (model / "src" / "doubled.py").write_text(SOURCE)
     (model / "prewarm.toml").write_text(DECLARATION)
-    save = "import doubled, sys, torch; torch.save(doubled.build().state_dict(), sys.argv[1])"
-    subprocess.run(
-        [sys.executable, "-c", save, model / "weights.pt"], cwd=model / "src", check=True
-    )
+    save_weights(SOURCE, model / "weights.pt")
     done = subprocess.run(
         [sys.executable, "-c", SCAN],
         env=place.environ(),

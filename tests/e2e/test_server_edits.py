@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from ..faults.bed import save_weights
+
 SERVER = Path(__file__).parent / "edited_server.py"
 BLOCKS = """\
 import torch
@@ -77,10 +79,7 @@ def place(make_place: Callable[..., Any]) -> Any:
     (model / "src").mkdir(parents=True)
     (model / "src" / "blocks.py").write_text(BLOCKS)
     (model / "prewarm.toml").write_text(DECLARATION)
-    save = "import blocks, sys, torch; torch.save(blocks.build().state_dict(), sys.argv[1])"
-    subprocess.run(
-        [sys.executable, "-c", save, model / "weights.pt"], cwd=model / "src", check=True
-    )
+    save_weights(BLOCKS, model / "weights.pt")
     scanned = made.prewarm("scan")
     assert scanned.returncode == 0, scanned.stderr
     return made

@@ -50,14 +50,18 @@ args = [{ dtype = "float32", shape = ["batch", 64] }]
 sizes = { batch = [8] }
 """
 
-_SAVE = """\
-import sys, torch
-sys.path.insert(0, sys.argv[1])
-import own
-module = own.build()
-state = {name: value * float(sys.argv[3]) for name, value in module.state_dict().items()}
-torch.save(state, sys.argv[2])
-"""
+
+def save_weights(source: str, file: Path, *, scale: float = 1.0) -> None:
+    """Save the state of what a source's ``build`` makes, scaled.
+
+    In this process, since a new one takes seconds to import torch.
+    """
+    import torch
+
+    own: dict[str, Any] = {"__name__": "own"}
+    exec(compile(source, str(file), "exec"), own)
+    state = own["build"]().state_dict()
+    torch.save({name: value * scale for name, value in state.items()}, file)
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,8 @@ class Model:
 
     place: Place
     name: str
+    #: What its weights are made from: what is added to a source changes no parameter.
+    weights_of: str = BLOCK
 
     @property
     def directory(self) -> Path:
@@ -92,8 +98,7 @@ class Model:
         """Add a version with other weights."""
         directory = self.directory / name
         directory.mkdir()
-        argv = [sys.executable, "-c", _SAVE, str(self.source.parent)]
-        subprocess.run([*argv, str(directory / "weights.pt"), str(scale)], check=True)
+        save_weights(self.weights_of, directory / "weights.pt", scale=scale)
         return directory
 
     def alone(
@@ -131,7 +136,7 @@ def make_model(
     more: Mapping[str, str] | None = None,
 ) -> Model:
     """Add a model with one version to the registry; ``more`` are files beside its source."""
-    model = Model(place, name)
+    model = Model(place, name, weights_of=source)
     (model.directory / "src").mkdir(parents=True)
     model.source.write_text(source + added)
     for file, text in (more or {}).items():
