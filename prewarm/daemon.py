@@ -25,6 +25,7 @@ from prewarm.build.cgroup import open_cgroups
 from prewarm.build.crew import Crew
 from prewarm.build.house import keep_house
 from prewarm.build.job_board import JobBoard
+from prewarm.build.lock import SERVICE
 from prewarm.build.look import Looker
 from prewarm.build.quarantine import mend
 from prewarm.build.run import open_run, registry_of
@@ -39,13 +40,14 @@ from prewarm.serve.front_door import open_server
 from prewarm.serve.metrics import Metrics
 from prewarm.serve.server import Server
 from prewarm.store.database import DATABASE_NAME
+from prewarm.store.doorbell import Bell, Doorbell
 from prewarm.store.root_seen import read_root_seen
 
 #: The loop wakes this often to tell the watchdog and to look after the threads.
 TICK_S = 1.0
 #: A full look is made this often, whatever was heard.
 RESCAN_S = 60.0
-#: House is kept this often.
+#: House is kept this often, and at the start.
 HOUSE_S = 3600.0
 #: After a look that failed the next one waits.
 TROUBLE_S = 10.0
@@ -82,6 +84,7 @@ class Daemon:
         self._crew: Crew | None = None
         self._narrator = Narrator(log, notifier, self._board)
         self._asked = threading.Event()
+        self._doorbell = Doorbell(settings.state_dir)
         self._looked = threading.Event()
         self._metrics = Metrics(settings.state_dir / DATABASE_NAME)
         self._server: Server | None = None
@@ -96,9 +99,8 @@ class Daemon:
         registry_of(self._settings)
         self._handle_signals()
         with open_run(
-            self._settings, what="prewarm serve", report=self._report, stop=self._stop,
-            now_s=time.time,
-        ) as bench:  # fmt: skip
+            self._settings, what=SERVICE, report=self._report, stop=self._stop, now_s=time.time
+        ) as bench:
             try:
                 self._start(bench)
                 self._loop(bench)
@@ -166,7 +168,7 @@ class Daemon:
     def _loop(self, bench: Bench) -> None:
         looker = Looker(bench, self._board)
         self._first(bench)
-        look_at_s, house_at_s = None, time.monotonic() + HOUSE_S
+        look_at_s, house_at_s = None, time.monotonic()
         latest: Changes | None = None
         while not self._stop.is_set():
             changes = self._next(latest, look_at_s)
@@ -180,7 +182,7 @@ class Daemon:
                 bench = self._reread(bench)
                 looker = Looker(bench, self._board)
                 look_at_s = 0.0
-            if now_s >= house_at_s:
+            if self._doorbell.answer(Bell.HOUSE) or now_s >= house_at_s:
                 house_at_s = now_s + HOUSE_S
                 self._keep_house(bench)
             self._tend()
@@ -195,7 +197,7 @@ class Daemon:
     def _next(self, latest: Changes | None, look_at_s: float | None) -> Changes | None:
         """Wait a tick for changes; a look that is due again sees the latest ones once more.
 
-        So does one for a deployment that waits, since its entry goes first.
+        So does one for a deployment that waits, since its entry goes first, and for `retry`.
         """
         try:
             changes = self._inbox.get(timeout=TICK_S)
@@ -205,7 +207,7 @@ class Daemon:
         except queue.Empty:
             pass
         due = look_at_s is not None and time.monotonic() >= look_at_s
-        if self._asked.is_set():
+        if self._doorbell.answer(Bell.LOOK) or self._asked.is_set():
             self._asked.clear()
             due = True
         return latest if due else None
@@ -234,6 +236,8 @@ class Daemon:
         except PrewarmError as error:
             self._narrator.trouble(error)
             return
+        if kept.readmitted:
+            self._asked.set()
         if kept.is_news or kept.problem:
             self._log.event(
                 "kept house", level="warning" if kept.problem else "info", detail=kept.problem,

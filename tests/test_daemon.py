@@ -221,6 +221,24 @@ def test_a_full_disk_leaves_the_service_up_and_the_queue_whole(
         subprocess.run(["umount", "-l", str(cache_dir)], check=True)
 
 
+def test_retry_is_taken_up_and_house_is_kept_at_once(shop, serve, wait_until: Wait) -> None:
+    marker = shop.root / "mended"
+    shop.model("m", compile="exit", elsewhere=str(marker))
+    service = serve()
+    wait_until(lambda: bool(service.events("failed")))
+    note = shop.settings.state_dir / "house.json"
+    wait_until(note.exists)  # a service that is started often keeps house too
+    note.unlink()
+    marker.write_text('{"compile": null}')
+    # Neither the checkpoint changed, nor is its next try or a full look due.
+    assert shop.prewarm("retry", "m") == (0, "")
+    assert shop.prewarm("gc") == (0, "")
+    assert shop.printed.startswith(f"asked prewarm serve (pid {service.process.pid}, ")
+    wait_until(lambda: service.status("m") == "warm")
+    wait_until(note.exists)
+    assert service.end() == 0
+
+
 def ask(service: Service, path: str) -> tuple[int, bytes]:
     """Ask over the Unix socket in the state directory."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:

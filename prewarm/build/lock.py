@@ -14,6 +14,9 @@ from prewarm.store.whole_file import write_errors
 
 LOCK_NAME = "lock"
 
+#: How a service signs; it can be asked by its doorbell.
+SERVICE = "prewarm serve"
+
 
 @contextlib.contextmanager
 def state_lock(state_dir: Path, *, what: str, at: str) -> Iterator[None]:
@@ -41,6 +44,15 @@ def state_lock(state_dir: Path, *, what: str, at: str) -> Iterator[None]:
             raise LockHeld(f"{_holder(file.read())} holds {path}; wait for it or end it") from None
         _sign(path, {"pid": os.getpid(), "what": what, "since": at})
         yield
+
+
+def service_holding(state_dir: Path) -> str | None:
+    """Return which `prewarm serve` holds the lock, where ``LockHeld`` told that it is held."""
+    with contextlib.suppress(OSError, ValueError):
+        text = (state_dir / LOCK_NAME).read_text()
+        if _holder(text).startswith(SERVICE):
+            return _holder(text)
+    return None
 
 
 def _sign(path: Path, holder: dict[str, object]) -> None:

@@ -11,12 +11,15 @@ from typing import Any
 import click
 
 from prewarm.build.house import HouseKept, HousePlan, keep_house, plan_house
+from prewarm.build.lock import service_holding
 from prewarm.build.run import open_run
 from prewarm.cli.columns import Cell, aligned
 from prewarm.cli.options import example, json_option, settings_options
 from prewarm.cli.status import size
 from prewarm.config import Settings
+from prewarm.errors import LockHeld
 from prewarm.store.collect_plan import Going
+from prewarm.store.doorbell import Bell, Doorbell
 from prewarm.store.view import read_status
 
 _TITLES = ("what", "size", "name", "why")
@@ -32,25 +35,35 @@ def command(settings: Settings, dry_run: bool, as_json: bool) -> None:
     Bundles that no manifest names for `grace_s` go. Over `cache_limit_bytes` the least recently
     used leave the manifest, and their files follow after `grace_s`. Logs go over
     `logs_limit_bytes`, the oldest first. What another builder names, and what is read or worked
-    with, stays.
+    with, stays. A running `prewarm serve` is asked to do it at once.
     """
     # Nothing to collect without a state, and none is made for it.
     read_status(settings.state_dir)
-    if dry_run:
-        planned, kept = plan_house(settings, now_s=time.time()), None
-    else:
-        kept = _keep(settings)
-        planned = kept.planned
+    kept, asked = (None, None) if dry_run else _keep_or_ask(settings)
+    planned = plan_house(settings, now_s=time.time()) if kept is None else kept.planned
     if as_json:
-        click.echo(json.dumps(_as_json(settings, planned, kept), indent=2))
+        told = {"dry_run": dry_run, "asked": asked, **_as_json(settings, planned, kept)}
+        click.echo(json.dumps(told, indent=2))
         return
     rows = [tuple(map(Cell, row)) for row in _rows(planned)]
     if rows:
         click.echo("\n".join(aligned(_TITLES, rows, right=frozenset({"size"}))))
-    click.echo(_summary(planned, kept))
+    click.echo(_summary(planned, kept, asked))
     problem = planned.problem if kept is None else kept.problem
     if problem is not None:
         click.echo(problem)
+
+
+def _keep_or_ask(settings: Settings) -> tuple[HouseKept | None, str | None]:
+    """Keep house, or ask the service that works on the state to do so; the second says which."""
+    try:
+        return _keep(settings), None
+    except LockHeld:
+        service = service_holding(settings.state_dir)
+        if service is None:
+            raise
+        Doorbell(settings.state_dir).ring(Bell.HOUSE)
+        return None, service
 
 
 def _keep(settings: Settings) -> HouseKept:
@@ -78,9 +91,10 @@ def _short(going: Going) -> str:
     return going.bundle.sha256[:16]
 
 
-def _summary(planned: HousePlan, kept: HouseKept | None) -> str:
+def _summary(planned: HousePlan, kept: HouseKept | None, asked: str | None) -> str:
     if kept is None:
-        text = f"would free {size(_freed(planned))}"
+        freed = size(_freed(planned))
+        text = f"would free {freed}" if asked is None else f"asked {asked} to free {freed}"
         waiting = len(planned.bundles.waiting) + len(planned.bundles.evicted)
     else:
         text, waiting = f"freed {size(kept.freed_bytes)}", kept.collected.waiting
@@ -99,7 +113,6 @@ def _freed(planned: HousePlan) -> int:
 def _as_json(settings: Settings, planned: HousePlan, kept: HouseKept | None) -> dict[str, Any]:
     bundles = planned.bundles
     return {
-        "dry_run": kept is None,
         "removed": [_going(going) for going in bundles.removed],
         "evicted": [_going(going) for going in bundles.evicted],
         "waiting": [one.sha256 for one in bundles.waiting],

@@ -11,6 +11,7 @@ from prewarm.cli.options import example, json_option, settings_options
 from prewarm.config import Settings
 from prewarm.errors import RegistryError
 from prewarm.store.database import DATABASE_NAME, Database
+from prewarm.store.doorbell import Bell, Doorbell
 from prewarm.store.timestamp import timestamp
 from prewarm.store.view import read_status
 
@@ -22,11 +23,13 @@ from prewarm.store.view import read_status
 def command(settings: Settings, models: tuple[str, ...], as_json: bool) -> None:
     """Queue again what failed or left for want of room, of MODEL or of all, as if never tried.
 
-    A running `prewarm serve` takes it up; else the next `prewarm scan` does.
+    A running `prewarm serve` takes it up at once; else the next `prewarm scan` does.
     """
     wanted = _names(settings, models)
     with Database(settings.state_dir / DATABASE_NAME) as database:
         queued = database.retry(wanted, at=timestamp(time.time()))
+    if queued:
+        Doorbell(settings.state_dir).ring(Bell.LOOK)
     if as_json:
         click.echo(json.dumps({"queued": list(queued)}, indent=2))
         return

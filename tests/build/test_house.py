@@ -15,6 +15,7 @@ from prewarm.build.lock import state_lock
 from prewarm.store.bundle import bundle_path
 from prewarm.store.collect import UNNAMED_NAME
 from prewarm.store.database import DATABASE_NAME, Database
+from prewarm.store.doorbell import Bell, Doorbell
 from prewarm.store.leases import leased, leases_directory, mark_used
 from prewarm.store.status import Status
 from prewarm.store.timestamp import timestamp
@@ -221,13 +222,30 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(shop) -> None:
     assert real["freed_bytes"] > BULK
 
 
-def test_gc_waits_for_nobody_who_works_on_the_state(shop) -> None:
+def test_gc_asks_the_service_that_works_on_the_state(shop) -> None:
+    two_models(shop)
+    bell = Doorbell(shop.settings.state_dir)
+    bounds = {"cache_limit_bytes": BULK * 3 // 2, "grace_s": 0}
+    with state_lock(shop.settings.state_dir, what="prewarm serve", at="now"):
+        asked = gc(shop, **bounds)
+        assert bell.answer(Bell.HOUSE)
+        dry = gc(shop, "--dry-run", **bounds)
+        assert not bell.answer(Bell.HOUSE)
+        shop.prewarm("gc")
+    assert asked["asked"].startswith(f"prewarm serve (pid {os.getpid()}, since now")
+    assert (asked["dry_run"], dry["dry_run"], dry["asked"]) == (False, True, None)
+    assert asked["evicted"] == dry["evicted"] != []
+    assert shop.printed.startswith(f"asked prewarm serve (pid {os.getpid()}, since now) to free ")
+
+
+def test_gc_waits_for_nobody_else_who_works_on_the_state(shop) -> None:
     shop.model("m1")
     shop.scan()
-    with state_lock(shop.settings.state_dir, what="prewarm serve", at="now"):
+    with state_lock(shop.settings.state_dir, what="prewarm scan", at="now"):
         code, told = shop.prewarm("gc")
     assert code == 1
-    assert "prewarm serve (pid" in told
+    assert "prewarm scan (pid" in told
+    assert not Doorbell(shop.settings.state_dir).answer(Bell.HOUSE)
 
 
 def test_gc_without_a_state_makes_none(shop) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from prewarm.build.lock import state_lock
 from prewarm.store.database import Database
+from prewarm.store.doorbell import Bell, Doorbell
 from prewarm.store.status import Status
 
 Prewarm = Callable[..., tuple[int, str, str]]
@@ -32,8 +33,10 @@ def failed(database: Database, tmp_path: Path) -> Database:
 def test_all_that_failed_is_queued_beside_a_service_at_work(
     failed: Database, prewarm: Prewarm, state_dir: Path
 ) -> None:
+    bell = Doorbell(state_dir)
     with state_lock(state_dir, what="prewarm serve", at=AT):
         code, out, _ = prewarm("retry", "--state-dir", state_dir)
+    assert bell.answer(Bell.LOOK)
     assert (code, out) == (0, "a/v1: queued\nb/v1: queued\n")
     assert [(entry.status.value, entry.attempts) for entry in failed.entries()] == [
         ("queued", 0), ("queued", 0), ("warm", 0),
@@ -41,6 +44,7 @@ def test_all_that_failed_is_queued_beside_a_service_at_work(
     assert prewarm("retry", "--state-dir", state_dir)[1] == (
         "nothing failed or left for want of room\n"
     )
+    assert not bell.answer(Bell.LOOK)
 
 
 def test_a_model_is_named_by_an_alias_and_the_others_stay(
