@@ -1,8 +1,8 @@
 """``prewarm doctor``: whether this machine is able, each finding with its next step.
 
 Owns the order and the printing. The checks stand in ``machine_checks.py``, ``place_checks.py``,
-``key_check.py``, ``watch_check.py`` and ``published_check.py``; each returns findings and raises
-nothing.
+``key_check.py``, ``watch_check.py``, ``work_check.py`` and ``published_check.py``; each returns
+findings and raises nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from prewarm.cli.options import argv_of, example, json_option, settings_flags
 from prewarm.cli.place_checks import check_places
 from prewarm.cli.published_check import check_published
 from prewarm.cli.watch_check import check_watching
+from prewarm.cli.work_check import check_work
 from prewarm.config import load_settings
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -46,6 +47,7 @@ def command(interpreter: str, flags: dict[str, object], as_json: bool) -> int:
         *check_places(settings, os.environ, python),
         check_key(settings),
         *check_watching(settings),
+        *check_work(settings, os.environ),
         *check_published(settings, python, os.environ),
     ]
     failed = any(finding.level == "fail" for finding in findings)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from prewarm.build.gpu import list_gpus
 from prewarm.cli.finding import Finding
 from prewarm.deploy.fatal_variables import fatal_variables, other_directories, without_fatal
 from prewarm.environment import Environment
@@ -81,7 +82,7 @@ def _gpu(present: Environment) -> list[Finding]:
     name = present.get("device")
     built_for = present.get("cuda")
     if name is None:
-        seen = _nvml_names()
+        seen = _listed_names()
         if seen:
             return [
                 Finding(
@@ -110,23 +111,9 @@ def _gpu(present: Environment) -> list[Finding]:
     return findings
 
 
-def _nvml_names() -> list[str]:
+def _listed_names() -> list[str]:
     """Return the names of the GPUs that the driver manages, which CUDA may not show us."""
-    try:
-        import pynvml
-    except ImportError:
-        return []
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []
-    try:
-        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-        return [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
-    except pynvml.NVMLError:
-        return []
-    finally:
-        pynvml.nvmlShutdown()
+    return [gpu.name for gpu in list_gpus().gpus]
 
 
 def _faults(present: Environment) -> list[Finding]:

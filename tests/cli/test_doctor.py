@@ -73,7 +73,7 @@ def test_what_is_wrong_is_told(
 
 
 def test_no_gpu_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_checks, "_nvml_names", lambda: [])
+    monkeypatch.setattr(machine_checks, "_listed_names", lambda: [])
     found = findings(monkeypatch, device=None, cuda=None, triton=None, torch="2.11.0")
 
     assert found["GPU"] == ("ok", "no GPU: CPU builds only")
@@ -81,7 +81,7 @@ def test_no_gpu_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_gpu_that_cuda_does_not_show_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_checks, "_nvml_names", lambda: ["NVIDIA H200"])
+    monkeypatch.setattr(machine_checks, "_listed_names", lambda: ["NVIDIA H200"])
 
     assert findings(monkeypatch, device=None)["GPU"][0] == "warn"
 
