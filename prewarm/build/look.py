@@ -44,6 +44,8 @@ class Looker:
             return None
         bench = self._bench
         registry, settle_s = registry_of(bench.settings), bench.settings.settle_s
+        # A worker that died, or could not write that it gives back, let its lease run out.
+        bench.database.release_dead(bench.at())
         found = scan_registry(registry, settle_s=settle_s, now_s=bench.now_s(), memory=self._memory)
         survey = self._surveyor.survey(found)
         # The disk may have gone during the look.
