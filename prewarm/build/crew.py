@@ -1,6 +1,6 @@
 """The crew of a service: the workers of each device that is here.
 
-Owns which devices there are, how many workers each has, and what they share. A device has workers
+Owns how many workers each device has, and what they share. A device has workers
 that build (one on a GPU, ``cpu_workers`` on the CPU) and one more that only makes proofs.
 """
 
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from prewarm.build.bench import Bench
 from prewarm.build.cgroup import Cgroups
 from prewarm.build.device import Device, Guard
-from prewarm.build.gpu import list_gpus
-from prewarm.build.gpu_choice import choose_gpus
+from prewarm.build.devices import Devices, present_devices
 from prewarm.build.holdups import Holdups
 from prewarm.build.job_board import JobBoard
 from prewarm.build.place import Place
@@ -23,34 +22,6 @@ from prewarm.build.turns import Turns
 from prewarm.build.worker import Worker
 from prewarm.config import Settings
 from prewarm.errors import PrewarmError
-
-
-@dataclass(frozen=True, slots=True)
-class Devices:
-    """The devices to build on, and what is to be told of them."""
-
-    devices: tuple[Device, ...]
-    note: str | None = None
-
-
-def present_devices(environ: Mapping[str, str]) -> Devices:
-    """Return the CPU and the GPUs that a service with these variables works on.
-
-    A GPU that cannot be listed may still be there for torch, so it has a device without a name.
-    """
-    cpu = Device("cpu")
-    listing = list_gpus()
-    if listing.problem is not None:
-        note = (
-            f"no GPU can be listed: {listing.problem}; what declares one is built on the first "
-            "that torch sees, one at a time, whatever else runs there"
-        )
-        return Devices((cpu, Device("cuda")), note)
-    choice = choose_gpus(listing.gpus, environ)
-    if not choice.gpus and choice.problem is not None:
-        return Devices((cpu, Device("cuda", problem=choice.problem)), choice.problem)
-    gpus = tuple(Device("cuda", gpu) for gpu in choice.gpus)
-    return Devices((cpu, *(gpus or (Device("cuda"),))), choice.problem)
 
 
 class Crew:

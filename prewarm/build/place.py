@@ -15,7 +15,6 @@ from prewarm.build.device import Device
 from prewarm.build.turns import Turn, Turns
 from prewarm.errors import PrewarmError
 
-
 CPU = Device("cpu")
 
 

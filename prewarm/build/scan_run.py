@@ -11,6 +11,8 @@ from pathlib import Path
 from prewarm.build.adopt import adopt
 from prewarm.build.bench import Bench
 from prewarm.build.child import Interrupted
+from prewarm.build.device import DeviceWaits
+from prewarm.build.foreground import Foreground
 from prewarm.build.house import keep_house, readmit
 from prewarm.build.job import Job
 from prewarm.build.pipeline import process
@@ -134,13 +136,13 @@ def _require_presence(bench: Bench, registry: Path) -> Presence:
 
 
 def _work(bench: Bench, survey: Survey) -> None:
-    total = len(survey.jobs)
+    total, foreground = len(survey.jobs), Foreground(bench)
     for done, job in enumerate(survey.jobs):
         if bench.stop.is_set():
             raise Interrupted("interrupted; the work is queued again")
         started_s = time.monotonic()
         bench.report(Step(job.model, "begin", done=done, of=total))
-        entry = process_job(bench, job)
+        entry = _process_alone(bench, foreground, job)
         publish(bench)
         bench.report(
             Step(
@@ -153,6 +155,14 @@ def _work(bench: Bench, survey: Survey) -> None:
                 seconds=time.monotonic() - started_s,
             )
         )
+
+
+def _process_alone(bench: Bench, foreground: Foreground, job: Job) -> Entry:
+    try:
+        with foreground.bench_for(job) as own:
+            return process_job(own, job)
+    except DeviceWaits as error:
+        return record_failure(bench, job, str(error), error.code)
 
 
 def process_job(bench: Bench, job: Job) -> Entry:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from prewarm.build import gpu as module
-from prewarm.build.crew import present_devices
+from prewarm.build.devices import present_devices
 from prewarm.build.gpu import Gpu, Listing, gpus_of_smi, list_gpus
 
 WHOLE = "GPU-5d5ba0d6-0d6b-4c3e-9a8f-000000000000"

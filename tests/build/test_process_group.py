@@ -25,8 +25,9 @@ Wait = Callable[[Callable[[], bool]], None]
 CODE = """
 import os, subprocess, sys
 if len(sys.argv) == 2:
+    argv = [sys.executable, __file__, sys.argv[1], "more"]
     for detached in (False, True):
-        subprocess.Popen([sys.executable, __file__, sys.argv[1], "more"], start_new_session=detached)
+        subprocess.Popen(argv, start_new_session=detached)
 file = open(os.path.join(sys.argv[1], str(os.getpid())), "w")
 while True:
     print("on", file=file, flush=True)

@@ -15,8 +15,8 @@ import pytest
 from prewarm.build import worker as worker_module
 from prewarm.build.bench import Bench
 from prewarm.build.crew import Crew as Workers
-from prewarm.build.crew import Devices
 from prewarm.build.device import Guard
+from prewarm.build.devices import Devices
 from prewarm.build.holdups import Holdups
 from prewarm.build.job_board import JobBoard
 from prewarm.build.look import Looker

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prewarm.build import crew
+from prewarm.build import devices
 from prewarm.build.gpu import Gpu, Listing
 from prewarm.build.gpu_load import Load
 from prewarm.cli import work_check
@@ -24,7 +24,7 @@ def builds_on(
     load: Load | None = None,
     problem: str | None = None,
 ) -> list[Finding]:
-    monkeypatch.setattr(crew, "list_gpus", lambda: Listing(gpus, problem))
+    monkeypatch.setattr(devices, "list_gpus", lambda: Listing(gpus, problem))
     monkeypatch.setattr(work_check, "read_load", lambda gpu: load)
     found = check_work(SETTINGS, {})
     return [finding for finding in found if finding.check == "builds on"]
