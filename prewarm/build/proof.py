@@ -24,6 +24,7 @@ from prewarm.build.record import Built
 from prewarm.build.verdict import SHIM_CARRIES, judge, warm_with_shim
 from prewarm.store.bundle import unpack
 from prewarm.store.status import Status
+from prewarm.store.triton_groups import point_groups
 
 
 def prove(
@@ -113,6 +114,7 @@ class _Run:
             unpack(
                 self.packed, cache, sha256=built.bundle.sha256, size_bytes=built.bundle.size_bytes
             )
+            point_groups(cache, cache)
             desk = self.bench.desk(self.job, self.log)
             return ask_proof(
                 desk,

@@ -45,7 +45,7 @@ ZEROS: tuple[tuple[str, str, str], ...] = (
 
 #: Codes of what the shim carries to a deployment where a variable cannot: torch's recompile limit,
 #: and tuning that a release forgets (``torchside/mends.py``).
-SHIM_CARRIES = frozenset({"recompile_limit", "retuned", "triton_compiled"})
+SHIM_CARRIES = frozenset({"recompile_limit", "autotuned", "retuned", "triton_compiled"})
 
 #: Counts that say "this checkpoint's graph is not the one in the bundle".
 _OTHER_GRAPH = ("graphs_compiled", "fx_misses", "aot_misses")

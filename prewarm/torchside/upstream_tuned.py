@@ -1,12 +1,13 @@
-"""A part of ``upstream.py``: where torch looks for what was tuned, and with which ``ptxas``.
+"""A part of ``upstream.py``: where torch and Triton look for what was tuned, and with which ptxas.
 
-Owns two faults by which a kernel that was tuned at the build is tuned or compiled again at a start.
-Both were seen on an H200 with torch 2.11.0 and Triton 3.6.0, and stand in 2.13.0's source too.
+Owns faults by which a kernel that was tuned at the build is tuned or compiled again at a start.
+They were seen on an H200 with torch 2.11.0 and Triton 3.6.0, and stand in torch 2.13.0's source.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 
 TYPE_CHECKING = False  # typing is not imported in a shim; type checkers take this name as true
@@ -36,6 +37,28 @@ def look_at_present_place(heuristics: ModuleType) -> bool:
         return recheck(self, reload_kernel_from_src)
 
     autotuner.recheck_autotune_cache = recheck_autotune_cache
+    return True
+
+
+def look_beside_group(cache: ModuleType) -> bool:
+    """Let Triton find a kernel's artifacts in the folder where their list lies.
+
+    ``cache`` is triton.runtime.cache. Its group files hold absolute paths; the hook writes those of
+    the private directory, which a pod may see under another one.
+    """
+    manager = getattr(cache, "FileCacheManager", None)
+    inner = getattr(manager, "get_group", None)
+    if manager is None or inner is None:
+        return False
+
+    @functools.wraps(inner)
+    def get_group(self: Any, filename: str) -> Any:
+        found = inner(self, filename)
+        if found:
+            return found
+        return _beside(self.cache_dir, "__grp__" + filename) or found
+
+    manager.get_group = get_group
     return True
 
 
@@ -81,3 +104,18 @@ def _present_path(recorded: str | None, cache_dir: str) -> str | None:
     if os.path.basename(folder) != name[1:3]:
         return None
     return os.path.join(cache_dir, name[1:3], name)
+
+
+def _beside(folder: str | None, group: str) -> dict[str, str]:
+    """Return the artifacts that a group file lists, as far as they lie beside it."""
+    if not folder:
+        return {}
+    try:
+        with open(os.path.join(folder, group), encoding="utf-8") as file:
+            children = json.load(file)["child_paths"]
+        paths = {
+            name: os.path.join(folder, os.path.basename(path)) for name, path in children.items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    return {name: path for name, path in paths.items() if os.path.exists(path)}

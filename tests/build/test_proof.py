@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from prewarm.store.status import Status
 
 LIMIT = {"limits_hit": 2}
@@ -62,3 +64,12 @@ def test_what_lies_where_it_was_built_warms_no_proof(shop) -> None:
     shop.scan()
     entry = shop.entry("m")
     assert (entry.status, entry.code) == (Status.PARTIAL, "retuned")
+
+
+@pytest.mark.parametrize(
+    "field", ["benchmarked_autotuning", "benchmarked_coordinate_descent", "triton_compiled"]
+)
+def test_tuning_and_tuned_kernels_are_what_the_shim_carries(shop, field: str) -> None:
+    shop.model("m", report={field: 3}, mends=["retuning"])
+    assert shop.scan().all_warm
+    assert shop.manifest()["entries"][0]["requires"] == ["shim"]

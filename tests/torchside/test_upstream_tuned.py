@@ -100,3 +100,37 @@ def test_one_ptxas_from_the_first_kernel_on(monkeypatch: pytest.MonkeyPatch) -> 
     assert not upstream_tuned.settle_ptxas(module)
     monkeypatch.delenv("TRITON_PTXAS_PATH")
     assert not upstream_tuned.settle_ptxas(types.ModuleType("compile_tasks"))
+
+
+def triton_cache(folder: Path, found: dict[str, str] | None) -> Any:
+    """Return a module as ``triton.runtime.cache``, whose own look finds ``found``."""
+    module: Any = types.ModuleType("cache")
+
+    class FileCacheManager:
+        cache_dir = str(folder)
+
+        def get_group(self, filename: str) -> dict[str, str] | None:
+            return found
+
+    module.FileCacheManager = FileCacheManager
+    assert upstream_tuned.look_beside_group(module)
+    return FileCacheManager()
+
+
+@pytest.mark.parametrize("found", [None, {}])
+def test_artifacts_of_a_moved_tree_are_found_beside_their_list(
+    tmp_path: Path, found: dict[str, str] | None
+) -> None:
+    (tmp_path / "k.cubin").touch()
+    text = '{"child_paths": {"k.cubin": "/build/X/k.cubin", "k.ptx": "/build/X/k.ptx"}}'
+    (tmp_path / "__grp__k.json").write_text(text)
+    manager = triton_cache(tmp_path, found)
+    assert manager.get_group("k.json") == {"k.cubin": str(tmp_path / "k.cubin")}
+
+
+def test_what_triton_finds_itself_and_what_is_no_list_stay(tmp_path: Path) -> None:
+    assert triton_cache(tmp_path, {"k": "/there"}).get_group("k.json") == {"k": "/there"}
+    assert triton_cache(tmp_path, None).get_group("k.json") is None
+    (tmp_path / "__grp__k.json").write_text('{"child_paths": 1}')
+    assert triton_cache(tmp_path, None).get_group("k.json") is None
+    assert not upstream_tuned.look_beside_group(types.ModuleType("cache"))
