@@ -5,10 +5,13 @@ one place that turns an error into an exit code; nothing else catches ``PrewarmE
 go on without keeping the reason.
 
 Exit codes (stable, documented in the README): 0 done, 1 an expected failure, 2 wrong usage, 3 not
-warm, 4 environment differs, 5 no trusted manifest, 130 interrupted.
+warm, 4 environment differs, 5 no trusted manifest, 126 and 127 the command of ``exec`` cannot be
+started, 130 interrupted.
 """
 
 from __future__ import annotations
+
+from prewarm.plain_text import made_plain
 
 
 class PrewarmError(Exception):
@@ -21,7 +24,8 @@ class PrewarmError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
-        super().__init__(" ".join(message.split()))
+        # A name on disk or a child's words may hold what a terminal would act on.
+        super().__init__(made_plain(" ".join(message.split()), "?"))
         if code is not None:
             self.code = code
 
@@ -93,3 +97,33 @@ class EnvironmentDiffers(PrewarmError):
 
     code = "environment_differs"
     exit_code = 4
+
+
+class CommandNotStarted(PrewarmError):
+    """The command to start is there and cannot be run; the code is a shell's."""
+
+    code = "command_not_started"
+    exit_code = 126
+
+
+class CommandNotFound(PrewarmError):
+    """There is no such command to start; the code is a shell's."""
+
+    code = "command_not_found"
+    exit_code = 127
+
+
+class TooLate(PrewarmError):
+    """The process has used torch before, so that a warm start cannot be arranged in it any more."""
+
+    code = "too_late"
+
+
+class Recompiled(PrewarmError):
+    """A call of a loaded model would compile, and was told not to."""
+
+    code = "recompiled"
+
+
+class PrewarmWarning(UserWarning):
+    """Something against a warm start, where the process goes on all the same."""

@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "serve": "Watch the registry and keep every model warm: the daemon.",
     "status": "Show every model: warm or not, and why.",
     "hook": "Make a deployment start warm: the pre-start hook.",
+    "exec": "Make a server start warm, and start it.",
     "explain": "Tell whether a model would start warm here, and what differs.",
     "verify": "Prove what is published once more, here.",
     "drift": "Tell what a deployment compiled by itself, and why.",
@@ -136,7 +137,9 @@ def _told_help() -> int:
 
 
 def _told(arguments: list[str], message: str, code: str, exit_code: int) -> int:
-    if "--json" in arguments:
+    # What follows `--` is another program's.
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--json" in own:
         click.echo(json.dumps({"error": {"code": code, "message": message}}))
     else:
         click.echo(f"prewarm: error: {message}", err=True)

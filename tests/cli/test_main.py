@@ -193,7 +193,13 @@ def test_every_class_of_errors_has_an_exit_code_of_the_contract() -> None:
     other = {kind.__name__: kind.exit_code for kind in below(PrewarmError) if kind.exit_code != 1}
 
     assert other.pop("Interrupted", 130) == 130, "build's own; there only if a test imported it"
-    assert other == {"NotWarm": 3, "EnvironmentDiffers": 4, "ManifestUnavailable": 5}
+    assert other == {
+        "NotWarm": 3,
+        "EnvironmentDiffers": 4,
+        "ManifestUnavailable": 5,
+        "CommandNotStarted": 126,
+        "CommandNotFound": 127,
+    }
 
 
 def test_without_a_command_the_help_is_shown_as_wrong_usage(prewarm: Prewarm) -> None:
