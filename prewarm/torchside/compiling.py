@@ -11,7 +11,7 @@ import time
 import traceback
 from typing import Any
 
-from . import outputs, shim, surroundings, upstream_mends
+from . import outputs, shim, surroundings, upstream_mends, upstream_tuned
 from .protocol import Channel, reason_of
 from .reporting import start_report
 from .session import DeclaredCall, Session
@@ -28,6 +28,8 @@ def answer(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
     channel.progress("import", what="importing torch")
     session = Session(request["declaration"], request["checkpoint"])
     _raise_recompile_limit(request.get("recompile_limit"))
+    if session.device == "cuda":
+        _settle_ptxas()
     channel.progress("load", seconds=round(session.load_s, 2))
     calls, failed = _all_cold(session, request["mode"], channel)
     for number, call in enumerate(session.calls):
@@ -89,6 +91,13 @@ def _raise_recompile_limit(limit: int | None) -> None:
     import torch._dynamo.config
 
     upstream_mends.raise_recompile_limit(torch._dynamo.config, int(limit))
+
+
+def _settle_ptxas() -> None:
+    # The keys of the kernels must not depend on what this process happened to compile first.
+    from torch._inductor.runtime import compile_tasks
+
+    upstream_tuned.settle_ptxas(compile_tasks)
 
 
 def _cold(session: Session, call: DeclaredCall, started_s: float) -> dict[str, Any]:
