@@ -4,8 +4,8 @@ Each ``Mend`` waits for one module of torch and says in which releases it is nee
 fails leaves upstream's behaviour and one line on standard error. ``PREWARM_MENDS`` switches them:
 unset is all, ``0`` is none, else a list of names.
 
-- ``recompile_limit``, ``retuning`` and ``ptxas`` decide what a start compiles and tunes; an entry
-  may need them.
+- ``recompile_limit``, ``retuning``, ``triton_groups`` and ``ptxas`` decide what a start compiles
+  and tunes; an entry may need them.
 - ``instruction_set``, ``guard_timing``, ``trace_names`` and ``collector`` only save work that each
   warm start repeats; nothing that is computed depends on them.
 """
@@ -66,6 +66,11 @@ MENDS = (
         "retuning",
         "torch._inductor.runtime.triton_heuristics",
         lambda module, _: _retuning(module),
+    ),
+    Mend(
+        "triton_groups",
+        "triton.runtime.cache",
+        lambda module, _: upstream_tuned.look_beside_group(module),
     ),
     Mend(
         "ptxas",
