@@ -139,6 +139,7 @@ def _compile(
     The second answer is why the first mode was left.
     """
     mode, why = job.modes[0], None
+    failures: list[tuple[str, str]] = []
     while True:
         build_id = bench.database.start_build(job.entry_id, key, at=bench.at(), log=str(log))
         try:
@@ -153,11 +154,13 @@ def _compile(
             bench.database.end_build(
                 build_id, "failed", at=bench.at(), reason=str(error), mode=mode
             )
-            lighter = next_mode(job.modes, mode, error.code)
-            if lighter is None:
+            failures.append((mode, error.code))
+            following = next_mode(job.modes, failures)
+            if following is None:
                 raise
-            why = why or str(error)
-            mode = lighter
+            if following != mode:
+                why = why or str(error)
+            mode = following
             continue
         peak = answer["peak_memory_bytes"]
         bench.database.end_build(

@@ -79,6 +79,13 @@ def test_a_hang_ends_at_the_deadline_in_each_mode(shop) -> None:
     assert shop.entry("m1").code == "timeout"
 
 
+def test_a_killed_build_is_tried_again_under_its_mode_before_a_lighter_one(shop) -> None:
+    shop.model("m1", compile={"max-autotune": "kill"})
+    shop.scan()
+    assert shop.builds("m1") == ["failed", "failed", "compiled"]
+    assert shop.entry("m1").code == "mode_fallback"
+
+
 @pytest.mark.parametrize(
     ("behaviour", "status", "code", "words"),
     [
