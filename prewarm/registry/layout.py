@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from prewarm.errors import RegistryError
+from prewarm.plain_text import is_plain, spelt_plain
 from prewarm.registry.checkpoint import Excluded
 from prewarm.registry.declaration_tree import DeclarationTree
 from prewarm.registry.layout_hubs import (
@@ -111,13 +112,17 @@ class _Walk:
     def _refuse(self, name: str, path: Path, message: str) -> None:
         self.located[path] = Located(name, path, problem=RegistryError(message))
 
+    def _refuse_name(self, name: str, path: Path) -> None:
+        """Tell of a name that no terminal, manifest or database can hold as it is."""
+        shown = spelt_plain(name)
+        self._refuse(shown, path, f"{shown}: its name is no plain text; rename it")
+
     def _visit(self, path: Path, name: str, above: Directory | None) -> None:
         if path in self._visited or (name and self._excluded(name)):
             return
         self._visited.add(path)
-        if not _is_printable(name):
-            shown = name.encode("utf-8", "backslashreplace").decode()
-            self._refuse(shown, path, f"{shown}: its name is not UTF-8 text; rename it")
+        if not is_plain(name):
+            self._refuse_name(name, path)
             return
         try:
             directory = read_directory(path)
@@ -167,12 +172,14 @@ class _Walk:
         path = directory.path / file
         if file in directory.linked_files:
             self._link(name, path)
-        elif _is_printable(name):
+        elif is_plain(name):
             self.located[path] = Located(name, path)
+        else:
+            self._refuse_name(name, path)
 
     def _link(self, name: str, path: Path) -> None:
         target = Path(os.path.realpath(path))
-        if not self._excluded(name) and _is_printable(name):
+        if not self._excluded(name) and is_plain(name):
             self._links.append((name, target))
 
     def _visit_hub(self, path: Path, prefix: str) -> None:
@@ -192,11 +199,3 @@ class _Walk:
             found = self.located.get(path / "snapshots" / revision)
             if found is not None:
                 found.aliases.add(f"{repository}@{reference}")
-
-
-def _is_printable(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

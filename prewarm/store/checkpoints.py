@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from prewarm.plain_text import spelt_plain
 from prewarm.store.connection import Connection, Row, to_json
 
 
@@ -56,7 +57,7 @@ class Checkpoints(Connection):
             """,
             {
                 "name": name,
-                "path": str(path),
+                "path": spelt_plain(str(path)),
                 "digest": digest,
                 "architecture": architecture,
                 "aliases": to_json(list(aliases)),

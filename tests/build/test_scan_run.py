@@ -14,6 +14,7 @@ import pytest
 from prewarm.build.child import Interrupted
 from prewarm.build.step import Step
 from prewarm.errors import ConfigError, NotWritable, RegistryError
+from prewarm.plain_text import is_plain
 from prewarm.store.status import Status
 
 
@@ -226,3 +227,24 @@ def test_an_empty_mount_point_retires_nothing_and_says_so(shop) -> None:
     assert shop.entry("m").status is Status.WARM
     kept.unlink()
     assert shop.scan().retired == ("m",)
+
+
+def test_a_name_that_no_database_can_hold_fails_alone_and_spelt_out(shop) -> None:
+    shop.model("good")
+    for name in (b"not-utf-8-\xff", b"escape-\x1b[2J"):
+        directory = shop.root / "registry" / os.fsdecode(name)
+        try:
+            directory.mkdir()
+        except OSError:
+            pytest.skip("this file system takes UTF-8 names only")
+        (directory / "model.bin").write_bytes(name)
+
+    assert not shop.scan().all_warm
+
+    assert shop.entry("good").status is Status.WARM
+    for model in ("not-utf-8-\\udcff", "escape-\\x1b[2J"):
+        entry = shop.entry(model)
+        assert (entry.status, entry.code) == (Status.FAILED, "bad_checkpoint")
+        assert entry.reason == f"{model}: its name is no plain text; rename it"
+    assert shop.prewarm("status")[0] == 0
+    assert is_plain(shop.printed.replace("\n", ""))

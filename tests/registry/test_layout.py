@@ -229,8 +229,25 @@ def test_a_name_that_is_no_text_is_told(registry):
     registry.bert("m")
     found = registry.scan()
     assert [one.checkpoint.name for one in found] == ["\\udcff\\udcfe", "m"]
-    assert "its name is not UTF-8 text; rename it" in str(found[0].problem)
+    assert "its name is no plain text; rename it" in str(found[0].problem)
     json.dumps([one.checkpoint.name for one in found]).encode()
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[31m", "a\x7f", "a\u202eb"])
+def test_a_name_that_a_terminal_would_act_on_is_told_spelt_out(registry, name):
+    registry.bert(name)
+    registry.write("e" + name + ".pt2", "")
+    registry.bert("m")
+    found = registry.scan()
+    spelt = name.encode("unicode_escape").decode()
+    assert [one.checkpoint.name for one in found] == [spelt, f"e{spelt}.pt2", "m"]
+    assert [one.problem is None for one in found] == [False, False, True]
+
+
+@pytest.mark.parametrize("name", ["naïve", "模型", "a b", "a\u00a0b", "می\u200cخواهم"])
+def test_names_of_all_languages_are_names(registry, name):
+    registry.bert(name)
+    assert list(registry.names()) == [name]
 
 
 def test_a_thousand_checkpoints_take_less_than_a_second(registry, minilm, safetensors):
