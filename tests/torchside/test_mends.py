@@ -155,9 +155,9 @@ def test_every_mend_finds_its_place_in_the_installed_torch() -> None:
     import torch._dynamo.guards
     import torch._dynamo.symbolic_convert
 
-    assert [importlib.import_module(mend.module).__name__ for mend in MENDS] == [
-        mend.module for mend in MENDS
-    ]
+    modules = [mend.module for mend in MENDS if mend.module.partition(".")[0] == "torch"]
+    assert len(modules) == len(MENDS) - 1  # the other one is Triton's, which a CPU build lacks
+    assert [importlib.import_module(module).__name__ for module in modules] == modules
     place, name = torch._dynamo.guards, "profile_guard_manager"
     timing, funcname = getattr(place, name), torch._dynamo.symbolic_convert.get_funcname
     try:
