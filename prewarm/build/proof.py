@@ -21,7 +21,7 @@ from prewarm.build.job import Job
 from prewarm.build.proof_user import proof_user
 from prewarm.build.proven import Proven
 from prewarm.build.record import Built
-from prewarm.build.verdict import SHIM_CARRIES, judge, warm_with_shim
+from prewarm.build.verdict import CARRYING_MENDS, SHIM_CARRIES, judge, warm_with_shim
 from prewarm.store.bundle import unpack
 from prewarm.store.status import Status
 from prewarm.store.triton_groups import point_groups
@@ -53,7 +53,7 @@ def prove(
     if isinstance(plain, Proven) and plain.verdict.code not in SHIM_CARRIES:
         return plain
     mended = run.start(shim=True)
-    if isinstance(plain, Proven) and not mended.proofs[0]["mends"]:
+    if isinstance(plain, Proven) and not CARRYING_MENDS.intersection(mended.proofs[0]["mends"]):
         return plain
     verdict = mended.verdict
     if verdict.status is Status.WARM:

@@ -27,8 +27,9 @@ def test_what_the_shim_carries_is_warm_with_it_alone(shop) -> None:
     assert entry["covers"] == "any order"
 
 
-def test_a_shim_that_had_nothing_to_mend_makes_nothing_warm(shop) -> None:
-    shop.model("m", report=LIMIT, mends=[])
+@pytest.mark.parametrize("mends", [[], ["collector", "guard_timing"]])
+def test_a_shim_that_had_nothing_to_mend_makes_nothing_warm(shop, mends: list[str]) -> None:
+    shop.model("m", report=LIMIT, shim_report={}, mends=mends)
     shop.scan()
     entry = shop.entry("m")
     assert (entry.status, entry.code) == (Status.PARTIAL, "recompile_limit")
