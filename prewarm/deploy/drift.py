@@ -6,7 +6,6 @@ and what each start's report tells against their proofs (``contrast.py``).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +13,11 @@ from typing import Any
 
 from prewarm.deploy.added_files import Added, added_files
 from prewarm.deploy.contrast import NOT_COMPILED, Contrast, Proven, contrast, told
-from prewarm.deploy.current import ENV_JSON
+from prewarm.deploy.filled import read_filled
 from prewarm.deploy.listing import read_listing
 from prewarm.deploy.start_reports import Start, read_starts
 from prewarm.errors import ConfigError
 from prewarm.store.timestamp import timestamp
-
-#: As large as the shim reads it (``torchside/deployment.py``).
-_LIMIT_BYTES = 64 << 20
 
 #: Counts of a start report that say that something was made.
 MADE = (
@@ -134,7 +130,7 @@ def read_drift(directory: Path) -> Drift:
     Raises:
         ConfigError: no hook has filled it, or it cannot be read.
     """
-    env_json, filled_at_s = _env_json(directory)
+    env_json, filled_at_s = read_filled(directory)
     entries: list[Mapping[str, Any]] = env_json["entries"]
     tree = directory / env_json["caches"]["TORCHINDUCTOR_CACHE_DIR"].split("/")[0]
     devices = {facts.get("device") for facts in env_json["environments"].values()}
@@ -174,28 +170,3 @@ def start_drift(start: Start, proven: Sequence[Proven]) -> StartDrift:
         counts={name: count for name, count in counts.items() if isinstance(count, int) and count},
         unseen=(*unseen, *(["graphs"] if start.report["graphs"] is None else [])),
     )
-
-
-def _env_json(directory: Path) -> tuple[dict[str, Any], float]:
-    path = directory / ENV_JSON
-    try:
-        found = path.stat()
-        if found.st_size > _LIMIT_BYTES:
-            raise ValueError(f"is larger than {_LIMIT_BYTES:,} bytes")
-        env_json: dict[str, Any] = json.loads(path.read_bytes())
-        if env_json["format"] != 1:
-            raise ValueError(f"has format {env_json['format']!r}, expected 1")
-        for key in ("caches", "entries", "environments"):
-            env_json[key]
-    except FileNotFoundError as error:
-        raise ConfigError(
-            f"{directory}: no hook has filled this directory; name the --into of `prewarm hook`",
-            code="not_filled",
-        ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigError(
-            f"{path}: cannot be used ({why}); run `prewarm hook` with this --into again",
-            code="not_filled",
-        ) from error
-    return env_json, found.st_mtime

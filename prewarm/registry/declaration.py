@@ -169,7 +169,8 @@ class Declaration:
     def recorded(self) -> dict[str, Any]:
         """Return what reaches the graph in the declaration's own words, for a later comparison.
 
-        ``key`` is the digest of ``key_facts()``: where it is equal, only words differ.
+        ``key`` is the digest of ``key_facts()``: where it is equal, only words differ. ``load`` is
+        what a deployment needs beside it to build the same module.
         """
         text = json.dumps(self.key_facts(), sort_keys=True, separators=(",", ":"))
         return {
@@ -184,6 +185,11 @@ class Declaration:
                 "config": self.compile.config,
             },
             "shapes": [shape_set.to_dict() for shape_set in self.shapes],
+            "load": {
+                "path": list(self.model.path),
+                "state_dict": self.model.state_dict,
+                "weights": self.model.weights,
+            },
         }
 
     def _model_facts(self) -> dict[str, Any]:
