@@ -96,8 +96,8 @@ class Guard:
                 return f"waits for {gpu.name} {gpu.uuid}: another builder of this host works on it"
         except OSError as error:
             return (
-                f"waits for {gpu.name} {gpu.uuid}: its lock cannot be opened ({error}); make it "
-                "readable, or remove it while no builder runs"
+                f"waits for {gpu.name} {gpu.uuid}: it cannot be locked against other builders "
+                f"({error.strerror}); allow Unix sockets (RestrictAddressFamilies=AF_UNIX)"
             )
         if self._left_s is not None and time.monotonic() - self._left_s < AFTERGLOW_S:
             return None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,10 +42,11 @@ class Bench:
 
 
 @pytest.fixture
-def loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Load]:
+def loads(monkeypatch: pytest.MonkeyPatch) -> dict[str, Load]:
     found: dict[str, Load] = {}
+    prefix = f"prewarm-test-{secrets.token_hex(8)}"
     monkeypatch.setattr(module, "read_load", lambda gpu: found.get(gpu.uuid))
-    monkeypatch.setattr(module, "GpuLock", lambda uuid: GpuLock(uuid, tmp_path))
+    monkeypatch.setattr(module, "GpuLock", lambda uuid: GpuLock(uuid, prefix))
     monkeypatch.setattr(foreground, "LOOK_S", 0.01)
     return found
 
