@@ -10,13 +10,13 @@ is a strict subset, and both sides refuse all else. Pure: reads and writes no fi
 
 from __future__ import annotations
 
-import re
 import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from prewarm.errors import StoreCorrupt
+from prewarm.plain_text import is_plain
 
 TOP_FOLDERS = ("inductor", "triton")
 
@@ -32,7 +32,6 @@ _LONGEST_PART_BYTES = 255
 _LONGEST_PAX_BYTES = _LONGEST_NAME_BYTES + 16
 
 _NO_PARTS = frozenset({"", ".", ".."})
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _USTAR = b"ustar\x0000"
 _PAX, _REGULAR = b"x", b"0"
@@ -219,7 +218,7 @@ def _name_problem(name: str) -> str | None:
     except UnicodeEncodeError:
         return "is no UTF-8"
     parts = name.split("/")
-    if _CONTROL.search(name):
+    if not is_plain(name):
         return "holds a control character"
     if name.startswith("/"):
         return "is absolute"

@@ -6,7 +6,6 @@ Owns file names, the size limit, and that generations only rise. Whether a manif
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -20,6 +19,7 @@ from prewarm.store.manifest_reading import Reading
 from prewarm.store.manifest_text import canonical_json, paths_in
 from prewarm.store.manifest_values import Manifest
 from prewarm.store.signing import SigningKey, verify
+from prewarm.store.strict_json import parse_strictly
 from prewarm.store.timestamp import epoch_seconds
 from prewarm.store.whole_file import make_directory, write_whole
 
@@ -195,7 +195,7 @@ def read_limited(path: Path, limit_bytes: int) -> bytes:
 
 def _parse(data: bytes, path: Path) -> dict[str, Any]:
     try:
-        body = json.loads(data, parse_constant=_refuse_constant)
+        body = parse_strictly(data)
     except (ValueError, RecursionError) as error:
         raise ManifestUnavailable(
             f"{path}: is no JSON ({error}); the builder's next `prewarm scan` writes it again",
@@ -224,10 +224,6 @@ def _signatures(body: dict[str, Any], path: Path) -> tuple[dict[str, str], ...]:
     except ManifestUnavailable as error:
         raise ManifestUnavailable(f"{path}: {error}", code="bad_manifest") from None
     return tuple(found)
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _last(path: Path, manifest: Manifest) -> tuple[int, str]:

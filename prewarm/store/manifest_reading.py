@@ -24,6 +24,9 @@ _TOLD_ISSUES = 12
 #: No text in a manifest is longer; a longer one is told short.
 _TOLD_CHARACTERS = 60
 
+#: What prewarm writes is nested less than ten deep; who walks through a value must not sink in it.
+_DEEPEST = 32
+
 
 class Reading:
     """The issues met so far."""
@@ -72,6 +75,13 @@ class Reading:
             return value
         self.wrong(where, value, "a table")
         return {}
+
+    def report(self, value: object, where: str) -> dict[str, Any]:
+        """Return a table with any keys and values, nested as far as a start report may be."""
+        found = self.mapping(value, where)
+        if _is_deeper(found, _DEEPEST):
+            self.issues.append(f"{where}: is nested deeper than {_DEEPEST} levels")
+        return found
 
     def rows(self, value: object, where: str) -> list[Any]:
         """Return a list."""
@@ -139,6 +149,13 @@ class Reading:
             return Status(value)
         self.wrong(where, value, " or ".join(status for status in Status if status in allowed))
         return Status.FAILED
+
+
+def _is_deeper(value: dict[str, Any] | list[Any], levels: int) -> bool:
+    if levels == 0:
+        return True
+    below = value.values() if isinstance(value, dict) else value
+    return any(_is_deeper(one, levels - 1) for one in below if isinstance(one, dict | list))
 
 
 @cache

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from prewarm.plain_text import made_plain
+
 # A slash that begins a word begins an absolute path; one inside a word (minilm/v1, 8/16) or in a
 # URL does not. Quotes, brackets and the like may stand before it.
 _BEFORE = r"(?<![\w.\-~/…])"
@@ -26,8 +28,12 @@ def canonical_json(signed: Any) -> bytes:
 
 
 def without_paths(value: Any) -> Any:
-    """Return a JSON value in which each absolute path is cut down to ``…/`` and its last part."""
+    """Return a JSON value in which each absolute path is cut down to ``…/`` and its last part.
+
+    And in which every text is plain, since readers refuse what is not.
+    """
     if isinstance(value, str):
+        value = made_plain(value, " ")
         return _ABSOLUTE.sub(r"…/\1", value) if "/" in value else value
     if isinstance(value, dict):
         return {without_paths(name): without_paths(below) for name, below in value.items()}

@@ -175,7 +175,7 @@ class ManifestEntry:
                 ManifestShapeSet.read(found, f"{where}.shape_sets[{number}]", reading)
                 for number, found in enumerate(sets)
             ),
-            proof=reading.mapping(table["proof"], f"{where}.proof"),
+            proof=reading.report(table["proof"], f"{where}.proof"),
         )
 
 
