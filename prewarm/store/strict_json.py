@@ -1,8 +1,9 @@
 """JSON from files that others write: what a reader would stumble over later is refused at once.
 
-Pure. Refused are lists without end, keys that stand twice, numbers that are none (NaN, Infinity, 1e999), and texts
-with what no terminal shows or no file can hold: control characters, half surrogates, marks that
-turn the direction of writing. So every text that was read can be printed as it stands.
+Pure. Refused are lists without end, keys that stand twice, numbers that are none (NaN, Infinity,
+1e999), and texts with what no terminal shows or no file can hold: control characters, half
+surrogates, marks that turn the direction of writing. So every text that was read can be printed as
+it stands.
 """
 
 from __future__ import annotations
