@@ -1,4 +1,4 @@
-"""What the builder asks children for: a probe, a compile run, a proof.
+"""What the builder asks children for: a probe, a compile run, a proof, a start that is timed.
 
 Knows their variables and directories.
 """
@@ -119,6 +119,23 @@ def ask_proof(
                 os.chown(path, user, -1)
     deployment = _deployment(workdir, recompile_limit) if shim else None
     return _ask(desk, workdir, request, cache=cache, home=home, user=user, deployment=deployment)
+
+
+def ask_start(
+    desk: Desk,
+    workdir: Path,
+    *,
+    cache: Path,
+    mode: str,
+    variables: Mapping[str, str],
+    asked: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Start once as a server does, timed; see ``torchside/starting.py``.
+
+    ``variables`` are what the hook gave, if it ran, and stand above ``cache``.
+    """
+    request = {"kind": "start", "mode": mode, **asked}
+    return _ask(desk, workdir, request, cache=cache, variables=variables)
 
 
 def _deployment(workdir: Path, recompile_limit: int | None) -> Path:

@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     "explain": "Tell whether a model would start warm here, and what differs.",
     "verify": "Prove what is published once more, here.",
     "drift": "Tell what a deployment compiled by itself, and why.",
+    "bench": "Start a model in every way, and show the seconds side by side.",
     "doctor": "Check whether this machine is able.",
     "retry": "Queue again what failed or left for want of room.",
     "gc": "Remove what nobody needs and what is over the limits.",

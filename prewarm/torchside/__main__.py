@@ -57,12 +57,19 @@ def _prove(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
     return answer
 
 
+def _start(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    from prewarm_torchside import starting
+
+    answer: dict[str, Any] = starting.answer(request, channel)
+    return answer
+
+
 if __name__ == "__main__":
     _end_with_parent()
     from prewarm_torchside import protocol, shim
 
     shim.start(os.environ)
-    code = protocol.main({"probe": _probe, "compile": _compile, "prove": _prove})
+    code = protocol.main({"probe": _probe, "compile": _compile, "prove": _prove, "start": _start})
     if shim.watcher is not None:
         shim.watcher.finish()
     sys.stdout.flush()
