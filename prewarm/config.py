@@ -102,7 +102,12 @@ def load_settings(flags: Mapping[str, object | None], environ: Mapping[str, str]
 
 def user_cache_dir(environ: Mapping[str, str]) -> Path:
     """Return the directory for caches of this user or systemd service."""
-    return _user_dir(environ, "CACHE_DIRECTORY", "XDG_CACHE_HOME", ".cache") or SYSTEM_CACHE
+    return own_cache_dir(environ) or SYSTEM_CACHE
+
+
+def own_cache_dir(environ: Mapping[str, str]) -> Path | None:
+    """Return the same, None where there is neither a home nor a service."""
+    return _user_dir(environ, "CACHE_DIRECTORY", "XDG_CACHE_HOME", ".cache")
 
 
 # -- where a value comes from

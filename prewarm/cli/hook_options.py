@@ -16,14 +16,23 @@ from typing import Any, TypeVar
 
 import click
 
+from prewarm.cli.hook_telling import progress
 from prewarm.cli.options import argv_of, settings_flags, settings_to_read
+from prewarm.cli.time_limit import time_limit
 from prewarm.config import user_cache_dir
 from prewarm.deploy.hook import run_hook
-from prewarm.deploy.outcome import OnMiss, Outcome, Wanted, missed
+from prewarm.deploy.outcome import TIMEOUT_S, OnMiss, Outcome, Wanted, missed
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _PATH = click.Path(path_type=Path)
+#: A day is a slip of the finger.
+_SECONDS = click.FloatRange(min=0, max=86_400)
+
+
+#: What waits for the builder ends by itself; this much later whatever else is ended, such as a disk
+#: that does not answer.
+_LATE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,8 @@ class HookOptions:
     interpreter: str
     trust: tuple[str, ...]
     facts: tuple[str, ...]
+    wait_s: float
+    timeout_s: float
     flags: dict[str, object]
 
     def directory(self, models: tuple[str, ...]) -> Path:
@@ -45,7 +56,29 @@ class HookOptions:
 
 _OPTIONS = (
     click.option("--into", type=_PATH, help="The private directory. Default: in the user's cache."),
-    click.option("--manifest", help="The cache directory to read. Default: --cache-dir."),
+    click.option(
+        "--manifest",
+        metavar="WHERE",
+        help="A directory, unix:SOCKET or URL of a builder. Default: --cache-dir. "
+        "[PREWARM_MANIFEST]",
+    ),
+    click.option(
+        "--wait",
+        "wait_s",
+        type=_SECONDS,
+        default=0.0,
+        metavar="S",
+        help="Ask the builder to take the models first, and wait so many seconds for them.",
+    ),
+    click.option(
+        "--timeout",
+        "timeout_s",
+        type=_SECONDS,
+        default=TIMEOUT_S,
+        show_default=True,
+        metavar="S",
+        help="End after so many seconds, --wait not counted, whatever the builder does.",
+    ),
     click.option(
         "--on-miss",
         type=click.Choice(["cold", "eager", "fail"]),
@@ -104,8 +137,11 @@ def run_asked(models: tuple[str, ...], asked: HookOptions) -> Outcome:
             trust=settings.trust if settings else asked.trust,
             token_file=settings.token_file if settings else None,
             facts=facts,
+            wait_s=asked.wait_s,
+            timeout_s=asked.timeout_s,
         )
-        return run_hook(wanted, os.environ)
+        with time_limit(asked.timeout_s + asked.wait_s + _LATE_S), progress() as tell:
+            return run_hook(wanted, os.environ, tell=tell)
     except Exception as error:
         if asked.on_miss == "fail" or os.environ.get("PREWARM_TRACEBACK"):
             raise

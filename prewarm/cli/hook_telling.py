@@ -1,12 +1,42 @@
-"""What the pre-start hook prints: warnings on stderr, what it prepared, and its ``--json`` twin."""
+"""What the pre-start hook prints: progress and warnings on stderr, and its ``--json`` twin."""
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from prewarm.deploy.outcome import OnMiss, Outcome
+from prewarm.deploy.outcome import OnMiss, Outcome, Tell
+
+#: Faster than that nobody reads.
+_SHOW_S = 0.1
+
+
+@contextmanager
+def progress() -> Iterator[Tell]:
+    """Give what shows how far it is: a line on a terminal that is gone in the end, else nothing."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    shown_s = 0.0
+
+    def tell(what: str) -> None:
+        nonlocal shown_s
+        if time.monotonic() - shown_s >= _SHOW_S:
+            shown_s = time.monotonic()
+            sys.stderr.write(f"\r\x1b[2Kprewarm: {what}")
+            sys.stderr.flush()
+
+    try:
+        yield tell
+    finally:
+        if shown_s:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
 
 
 def warn(outcome: Outcome, on_miss: OnMiss) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from prewarm.deploy.address import Address
 from prewarm.deploy.private import Prepared
@@ -12,6 +13,9 @@ from prewarm.deploy.published import Published
 from prewarm.errors import PrewarmError
 
 OnMiss = Literal["cold", "eager", "fail"]
+
+#: Is told how far a hook is, again and again; shown on a terminal only.
+Tell: TypeAlias = Callable[[str], None]
 
 #: Below the 90 s after which systemd ends a unit that does not start.
 TIMEOUT_S = 60.0

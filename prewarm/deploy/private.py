@@ -18,8 +18,8 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,7 +53,10 @@ _BLOCK_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class BundleFile:
-    """A bundle that a trusted manifest names, and the cache directory it lies in."""
+    """A bundle that a trusted manifest names, and the cache directory below which it is found.
+
+    Where it must be brought there first, ``prepare`` is told how.
+    """
 
     sha256: str
     size_bytes: int
@@ -71,11 +74,19 @@ class Prepared:
     put_back: int
 
 
-def prepare(into: Path, bundles: Sequence[BundleFile]) -> Prepared:
+#: Has bundles where they are looked for, for as long as its block lasts.
+AtHand = Callable[[Sequence[BundleFile]], AbstractContextManager[None]]
+
+
+def _lie_there(_: Sequence[BundleFile]) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def prepare(into: Path, bundles: Sequence[BundleFile], *, at_hand: AtHand = _lie_there) -> Prepared:
     """Make the tree of these bundles right below ``into``, in the least work that does it.
 
     Raises:
-        NotWarm: a bundle is not what its digest promises (code "corrupt").
+        NotWarm: a bundle is not what its digest promises (code "corrupt"), or cannot be had.
         NoSpace: it does not fit.
         NotWritable: the directory cannot be written, or code cannot be loaded from it.
     """
@@ -91,11 +102,11 @@ def prepare(into: Path, bundles: Sequence[BundleFile]) -> Prepared:
         _remove_dead_fillings(into)
         listing = read_listing(tree)
         if not tree.is_dir():
-            _fill(into, tree, unique, torchside)
+            with at_hand(unique):
+                _fill(into, tree, unique, torchside)
             return Prepared(tree, filled=True, put_back=0)
-        return Prepared(
-            tree, filled=False, put_back=_repair(into, tree, unique, listing, torchside)
-        )
+        put_back = _repair(into, tree, unique, listing, torchside, at_hand)
+        return Prepared(tree, filled=False, put_back=put_back)
 
 
 def tree_name(bundles: Sequence[BundleFile]) -> str:
@@ -127,6 +138,7 @@ def _repair(
     bundles: Sequence[BundleFile],
     listing: Listing | None,
     torchside: str,
+    at_hand: AtHand,
 ) -> int:
     """Put back what is missing or changed and return how many files that were."""
     known = dict(listing.files) if listing is not None else {}
@@ -137,7 +149,7 @@ def _repair(
             known[name] = same
             wrong.discard(name)
     if listing is None or listing.torchside != torchside or wrong:
-        with _filling(into, bundles) as filling:
+        with at_hand(bundles), _filling(into, bundles) as filling:
             fresh = _unpack_all(filling, bundles)
             for name, file in fresh.items():
                 same = known.get(name) if name not in wrong else None

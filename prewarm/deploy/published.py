@@ -32,10 +32,10 @@ THREADS = "OMP_NUM_THREADS"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a manifest is not used: one line, and its code."""
+    """Why a manifest is not used: the code, and one line."""
 
-    text: str
     code: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def manifests_in(cache_dir: Path, *, uid: int, keys: Sequence[str]) -> Manifests
             else:
                 manifests.append(read_signed_manifest(path, keys))
         except ManifestUnavailable as error:
-            refused.append(Refusal(str(error), error.code))
+            refused.append(Refusal(error.code, str(error)))
     return Manifests(tuple(manifests), tuple(refused), as_is=against is None)
 
 

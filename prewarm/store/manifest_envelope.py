@@ -48,7 +48,7 @@ def open_envelope(data: bytes | memoryview) -> Envelope | None:
     return Envelope(tuple(signatures), view[end + len(_BETWEEN) : -1])
 
 
-def split_manifests(data: bytes) -> tuple[memoryview, ...] | None:
+def split_manifests(data: bytes | bytearray) -> tuple[memoryview, ...] | None:
     """Return the manifests of ``{"manifests": [...]}``, each as its bytes; None where it is none.
 
     A text that only looks like the start of another manifest parts one into two that no signature

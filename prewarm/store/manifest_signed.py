@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from prewarm.errors import ManifestUnavailable
-from prewarm.store.manifest_envelope import open_envelope
+from prewarm.store.manifest_envelope import Envelope, open_envelope
 from prewarm.store.manifest_files import LARGEST_MANIFEST_BYTES, named_for_builder, read_limited
 from prewarm.store.manifest_values import Manifest
 from prewarm.store.signing import verify
@@ -29,16 +29,29 @@ def signed_manifest(data: bytes | memoryview, keys: Sequence[str], *, where: str
     """
     envelope = open_envelope(data)
     if envelope is None:
-        raise ManifestUnavailable(
-            f"{where}: is no manifest (expected `signatures` and `signed` in canonical JSON)",
-            code="bad_manifest",
-        )
+        raise _no_manifest(where)
     if verify(envelope.signed, envelope.signatures, keys) is None:
         raise ManifestUnavailable(
             f"{where}: {_signed_by(envelope.signatures)}; run `prewarm doctor` on its builder for "
             "the key, and give it with --trust ed25519:KEY",
             code="not_trusted",
         )
+    return _manifest(envelope, where)
+
+
+def plain_manifest(data: bytes | memoryview, *, where: str) -> Manifest:
+    """Return a manifest that came from where it is trusted without a key.
+
+    Raises:
+        ManifestUnavailable: it is none.
+    """
+    envelope = open_envelope(data)
+    if envelope is None:
+        raise _no_manifest(where)
+    return _manifest(envelope, where)
+
+
+def _manifest(envelope: Envelope, where: str) -> Manifest:
     try:
         signed = json.loads(str(envelope.signed, "utf-8"))
         return Manifest.from_dict(signed)
@@ -46,6 +59,13 @@ def signed_manifest(data: bytes | memoryview, keys: Sequence[str], *, where: str
         raise ManifestUnavailable(f"{where}: is no JSON ({error})", code="bad_manifest") from error
     except ManifestUnavailable as error:
         raise ManifestUnavailable(f"{where}: {error}", code=error.code) from None
+
+
+def _no_manifest(where: str) -> ManifestUnavailable:
+    return ManifestUnavailable(
+        f"{where}: is no manifest (expected `signatures` and `signed` in canonical JSON)",
+        code="bad_manifest",
+    )
 
 
 def read_signed_manifest(path: Path, keys: Sequence[str]) -> Manifest:

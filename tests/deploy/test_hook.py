@@ -546,7 +546,8 @@ def test_two_hooks_at_once_leave_one_right_tree(
 
     assert [process.wait() for process in hooks] == [0, 0, 0, 0]
     names = {path.name for path in (tmp_path / "D").iterdir()}
-    assert names == {info.sha256[:32], ".lock", "env", "env.json", "reports", "shim"}
+    known = {".lock", ".prewarm", "env", "env.json", "reports", "shim"}
+    assert names == known | {info.sha256[:32]}
     assert (tmp_path / "e0").read_bytes() == (tmp_path / "e3").read_bytes()
     assert json.loads(hook("--json").stdout)["put_back"] == 0
 
@@ -597,11 +598,17 @@ def test_a_broken_configuration_takes_no_service_down(
     assert failed.returncode == 1
 
 
-def test_a_manifest_over_http_is_told_as_not_there_yet(prewarm_process: Run) -> None:
-    done = prewarm_process("hook", "m", "--manifest", "https://b/v1", "--on-miss", "fail")
+def test_a_manifest_from_nowhere_is_wrong_and_one_over_http_needs_a_key(
+    prewarm_process: Run,
+) -> None:
+    def told(manifest: str) -> tuple[int, str]:
+        done = prewarm_process("hook", "m", "--manifest", manifest, "--on-miss", "fail")
+        return done.returncode, done.stderr
 
-    assert done.returncode == 1
-    assert "this needs a directory" in done.stderr
+    assert told("ftp://b/v1")[0] == 1
+    assert "expected a directory, unix:PATH, http://HOST:PORT or https://HOST" in told("ftp://b")[1]
+    code, line = told("https://b/v1")
+    assert (code, "add --trust ed25519:KEY" in line) == (5, True)
 
 
 def test_a_path_is_matched_by_content_then_by_architecture(

@@ -1,0 +1,44 @@
+"""The source that a deployment names by an address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from prewarm.deploy.address import unix_endpoint
+from prewarm.deploy.deadline import Deadline
+from prewarm.deploy.directory import Directory
+from prewarm.deploy.keep import keep_for
+from prewarm.deploy.outcome import Tell, Wanted
+from prewarm.deploy.source import Source
+from prewarm.store.trusted_keys import trusted_keys
+
+
+def open_source(
+    wanted: Wanted, environ: Mapping[str, str], deadline: Deadline, tell: Tell
+) -> Source:
+    """Return the source that a deployment names.
+
+    Raises:
+        ConfigError: a trusted key is none, or the token's file cannot be used.
+    """
+    keys = trusted_keys(wanted.trust)
+    keep = keep_for(environ, wanted.into)
+    address = wanted.manifest
+    if isinstance(address, Path):
+        # A socket may be named by its path alone.
+        if not _is_socket(address):
+            return Directory(address, keys, keep, deadline, tell)
+        address = unix_endpoint(address.absolute())
+    # HTTP takes 40 ms to import, which who reads a directory need not pay.
+    from prewarm.deploy.builder import Builder
+
+    return Builder(address, keys, keep, deadline, tell, token_file=wanted.token_file)
+
+
+def _is_socket(path: Path) -> bool:
+    try:
+        return path.is_socket()
+    except OSError:
+        # Told by whoever reads the directory.
+        return False
