@@ -1,0 +1,57 @@
+"""Reads hostile files one by one within a bound of memory, and says how each was refused.
+
+Usage: ``hostile_child.py LIMIT_BYTES`` with JSON lines on standard input, each a reader's name and
+its arguments; answers with a JSON line each. A refusal that is none of prewarm's errors, or memory
+that runs out, is told by its name. Used by the banks in tests/store and tests/deploy.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from prewarm.errors import PrewarmError
+from prewarm.store.bundle import unpack
+from prewarm.store.manifest_files import read_manifest
+from prewarm.store.manifest_signed import read_signed_manifest
+from prewarm.store.signing import verify
+
+
+def _unpack(path: str, into: str, sha256: str, size_bytes: int) -> None:
+    unpack(Path(path), Path(into), sha256=sha256, size_bytes=size_bytes)
+
+
+def _manifest(path: str) -> None:
+    read_manifest(Path(path))
+
+
+def _signed(path: str, key: str) -> None:
+    read_signed_manifest(Path(path), [key])
+
+
+READERS: dict[str, Callable[..., None]] = {
+    "unpack": _unpack, "manifest": _manifest, "signed": _signed,
+}  # fmt: skip
+
+
+def main() -> None:
+    verify(b"", [], [])  # cryptography is imported before memory is bounded
+    limit_bytes = int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
+    for line in sys.stdin:
+        name, *arguments = json.loads(line)
+        try:
+            READERS[name](*arguments)
+        except PrewarmError as error:
+            told = ["refused", type(error).__name__, error.code, str(error)]
+        except BaseException as error:
+            told = ["broke", type(error).__name__, "", str(error)]
+        else:
+            told = ["taken", "", "", ""]
+        print(json.dumps(told), flush=True)
+
+
+main()
