@@ -1,130 +1,102 @@
-"""prewarm as a service under a real systemd, in a container that boots."""
+"""prewarm as a service under a real systemd: what arrives becomes warm, whatever is killed.
+
+The first test is the short form, for every run on a machine that has a tree at hand.
+"""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .container import Container, make_tree, why_not
+from .box import INTERPRETER, Box
+from .container import ROOT, why_not, why_not_quickly
 
-pytestmark = [pytest.mark.nightly, pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
+quick = pytest.mark.skipif(why_not_quickly() is not None, reason=str(why_not_quickly()))
+able = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
-DECLARATION = """\
-[model]
-match = "*"
-loader = "python"
-factory = "fake:build"
-device = "cpu"
-interpreter = ["/opt/prewarm/bin/python", "/opt/fake_child.py"]
-[compile]
-dynamic = false
-[[shapes]]
-name = "rows"
-inputs.x = { dtype = "float32", shape = ["batch", 4] }
-sizes = { batch = [1, 2] }
+SERVER = """\
+[Service]
+User=app
+Type=oneshot
+ExecStart=/bin/sh -c 'test -d "$TORCHINDUCTOR_CACHE_DIR/fxgraph" && echo started warm as $(id -un)'
 """
+DROP_IN = (
+    (ROOT / "systemd/deployment.conf")
+    .read_text()
+    .replace("MODEL", "m")
+    .replace("my-server", "server")
+    .replace("/srv/app/.venv/bin/python", f"'{INTERPRETER}' --on-miss fail")
+)
 
 
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    kept = os.environ.get("PREWARM_TEST_TREE")
-    made = Path(kept) if kept else tmp_path_factory.mktemp("tree")
-    make_tree(made)
-    return made
-
-
-@pytest.fixture
-def box(tree: Path, tmp_path: Path) -> Iterator[Container]:
-    copy = tmp_path / "box"
-    subprocess.run(["cp", "-a", "--reflink=auto", str(tree), str(copy)], check=True)
-    (copy / "models").mkdir()
-    (copy / "models" / "prewarm.toml").write_text(DECLARATION)
-    (copy / "etc" / "prewarm").mkdir()
-    (copy / "etc" / "prewarm" / "config.toml").write_text('registry = "/models"\nsettle_s = 2.0\n')
-    container = Container(copy, tmp_path / "console.log")
-    yield container
-    container.power_off()
-    shutil.rmtree(copy, ignore_errors=True)
-
-
-def status(box: Container, model: str) -> str:
-    code = (
-        "import sqlite3, sys\n"
-        "c = sqlite3.connect('file:/var/lib/prewarm/prewarm.db?mode=ro', uri=True)\n"
-        "r = c.execute('SELECT status FROM entries WHERE model = ?', sys.argv[1:]).fetchone()\n"
-        "print(r[0] if r else '')"
-    )
-    return box.run(f"/opt/prewarm/bin/python -c {shq(code)} {model}", check=False)
-
-
-def shq(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
-
-
-def is_active(box: Container) -> bool:
-    return box.run("systemctl is-active prewarm", check=False) == "active"
-
-
-def put(box: Container, model: str, text: str = "weights", **behaviour: object) -> Path:
-    directory = box.tree / "models" / model
-    directory.mkdir()
-    (directory / "behaviour.json").write_text(json.dumps(behaviour))
-    (directory / "model.bin").write_text(text)
-    return directory
-
-
+@quick
 def test_a_checkpoint_that_is_copied_in_slowly_becomes_warm_and_a_deployment_starts_from_it(
-    box: Container,
+    box: Box,
 ) -> None:
-    box.run("systemctl enable --now prewarm")
-    assert is_active(box)
-    directory = put(box, "m", "first half")
-    box.wait(lambda: status(box, "m") == "settling")
+    assert box.is_active()
+    box.configure('registry = "/models"\nsettle_s = 2.0\n')
+    box.run("systemctl reload prewarm")
+    box.wait(lambda: bool(box.events("reloaded")))
+    directory = box.put("m", "first half")
+    box.wait(lambda: box.status("m") == "settling")
     with (directory / "model.bin").open("a") as file:
         file.write(" second half")
-    box.wait(lambda: status(box, "m") == "warm")
-    unit = box.tree / "etc/systemd/system/server.service"
-    hook = (
-        "/opt/prewarm/bin/prewarm hook m --manifest /var/cache/prewarm --into /run/server/warm"
-        " --env-file /run/server/env --interpreter '/opt/prewarm/bin/python /opt/fake_child.py'"
-        " --on-miss fail"
-    )
-    unit.write_text(
-        "[Service]\nUser=prewarm\nType=oneshot\nRuntimeDirectory=server\nRuntimeDirectoryPreserve=yes\n"
-        f"EnvironmentFile=-/run/server/env\nExecStartPre={hook}\n"
-        "ExecStart=/bin/sh -c 'test -d \"$TORCHINDUCTOR_CACHE_DIR\" && echo started warm'\n"
-    )
-    box.run("systemctl daemon-reload && systemctl start server")
-    assert "started warm" in box.run("journalctl -u server -o cat --no-pager")
+    box.wait(lambda: box.status("m") == "warm")
+    box.unit("server.service", SERVER)
+    box.unit("server.service.d/prewarm.conf", DROP_IN)
+    box.run("systemctl start server")
+    assert "started warm as app" in box.journal("server")
 
 
-def test_it_survives_kill_9_of_itself_and_of_a_child_a_restart_and_a_power_cut(
-    box: Container,
-) -> None:
-    box.run("systemctl enable --now prewarm")
-    marks = box.tree / "var/lib/prewarm/marks"  # the service may write to nothing else
-    marks.mkdir()
-    marks.chmod(0o777)
-    put(box, "m", marks="/var/lib/prewarm/marks", hold=["compile-begun"])
+@able
+@pytest.mark.nightly
+def test_it_survives_kill_9_a_restart_and_a_power_cut(box: Box) -> None:
+    marks = box.marks()
     reached = marks / "compile-begun.reached"
-
-    box.wait(reached.exists)
-    reached.unlink()
+    box.put("m", marks="/var/lib/prewarm/marks", hold=["compile-begun"])
+    _wait_and_forget(box, reached)
     box.run("systemctl kill --kill-who=main --signal=KILL prewarm")
-    box.wait(reached.exists)  # restarted by itself, and at it again
-    reached.unlink()
+    _wait_and_forget(box, reached)  # restarted by itself, and at it again
     box.run("systemctl restart prewarm")
-    box.wait(reached.exists)
-    reached.unlink()
+    _wait_and_forget(box, reached)
     box.power_off()
     box.boot()
     box.wait(reached.exists)
     (marks / "compile-begun.go").touch()
-    box.wait(lambda: status(box, "m") == "warm")
-    assert is_active(box)
+    box.wait(lambda: box.status("m") == "warm")
+    assert box.is_active()
+
+
+@able
+@pytest.mark.nightly
+def test_after_kill_9_of_a_child_the_same_daemon_builds_it_again_by_itself(box: Box) -> None:
+    marks = box.marks()
+    box.put("m", marks="/var/lib/prewarm/marks", hold=["compile-begun"])
+    box.wait((marks / "compile-begun.reached").exists)
+    daemon = box.pid()
+    (child,) = box.children()
+    (marks / "compile-begun.go").touch()
+    box.run(f"kill -KILL {child}")
+    box.wait(lambda: box.status("m") in ("warm", "partial", "failed"))
+    assert box.status("m") == "warm"
+    assert box.pid() == daemon
+    assert box.property("prewarm", "NRestarts") == "0"
+
+
+@able
+@pytest.mark.nightly
+def test_a_reboot_in_order_brings_it_back_and_what_was_warm_stays_warm(box: Box) -> None:
+    box.put("m")
+    box.wait(lambda: box.status("m") == "warm")
+    box.shut_down()
+    box.boot()
+    box.wait(box.is_active)
+    assert box.status("m") == "warm"
+    box.put("n", "other weights")
+    box.wait(lambda: box.status("n") == "warm")
+
+
+def _wait_and_forget(box: Box, reached: Path) -> None:
+    box.wait(reached.exists)
+    reached.unlink()
