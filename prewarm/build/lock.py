@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from prewarm.errors import LockHeld, NotWritable
-from prewarm.store.whole_file import write_errors
+from prewarm.store.whole_file import make_directory, write_errors
 
 LOCK_NAME = "lock"
 
@@ -30,12 +30,13 @@ def state_lock(state_dir: Path, *, what: str, at: str) -> Iterator[None]:
     """
     path = state_dir / LOCK_NAME
     try:
-        state_dir.mkdir(parents=True, exist_ok=True)
+        make_directory(state_dir)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
+    except (NotWritable, OSError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
         raise NotWritable(
-            f"state_dir {state_dir}: {error.strerror}; make it writable or name another "
-            "with --state-dir"
+            f"state_dir {state_dir}: {getattr(cause, 'strerror', cause)}; make it writable or name "
+            "another with --state-dir"
         ) from error
     with os.fdopen(descriptor, "r+") as file:
         try:
