@@ -1,7 +1,7 @@
 """When a failed build is tried again: growing pauses, and a last word. Pure.
 
 - What only a change can mend is not tried again until there is one.
-- A full disk is no fault of the build: it is looked at again soon, as often as it takes.
+- A full or failing disk is no fault of the build: it is tried again soon, as often as it takes.
 - Anything else may come right by itself, so it is tried with growing pauses, and given up after
   ``MOST_ATTEMPTS`` that ended in the same way.
 - ``prewarm scan`` and ``prewarm retry`` are a person's word and wait for nothing.
@@ -44,8 +44,8 @@ NEEDS_CHANGE: Mapping[str, str] = MappingProxyType(
     }
 )
 
-#: A full disk is looked at again after the first pause, without a last word.
-WAITS_FOR_ROOM = frozenset({"no_space"})
+#: A disk that refuses is tried again after the first pause, without a last word.
+WAITS_FOR_DISK = frozenset({"no_space", "not_writable"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def decide_retry(code: str, attempts: int, at: str, *, model: str = "MODEL") -> 
     """Decide after ``attempts`` that ended with ``code``, the last of them at ``at``."""
     if code in NEEDS_CHANGE:
         return RetryDecision(None)
-    if code in WAITS_FOR_ROOM:
+    if code in WAITS_FOR_DISK:
         return RetryDecision(_after(at, FIRST_PAUSE_S))
     if attempts >= MOST_ATTEMPTS:
         return RetryDecision(None, f"gave up after {attempts} attempts; `prewarm retry {model}`")

@@ -57,8 +57,9 @@ def test_what_only_a_change_mends_is_not_tried_again(code: str) -> None:
     assert decide_retry(code, 1, AT).last_word is None
 
 
-def test_a_full_disk_is_looked_at_again_as_often_as_it_takes() -> None:
-    decided = decide_retry("no_space", 1000, AT)
+@pytest.mark.parametrize("code", ["no_space", "not_writable"])
+def test_a_disk_that_refuses_is_tried_again_as_often_as_it_takes(code: str) -> None:
+    decided = decide_retry(code, 1000, AT)
     assert (decided.next_try_at, decided.last_word) == (timestamp(AT_S + 60), None)
 
 
