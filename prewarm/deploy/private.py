@@ -102,8 +102,7 @@ def prepare(into: Path, bundles: Sequence[BundleFile], *, at_hand: AtHand = _lie
         _remove_dead_fillings(into)
         listing = read_listing(tree)
         if not tree.is_dir():
-            with at_hand(unique):
-                _fill(into, tree, unique, torchside)
+            _fill(into, tree, unique, torchside, at_hand)
             return Prepared(tree, filled=True, put_back=0)
         put_back = _repair(into, tree, unique, listing, torchside, at_hand)
         return Prepared(tree, filled=False, put_back=put_back)
@@ -124,8 +123,11 @@ def _looks_right(tree: Path, listing: Listing) -> bool:
     return real and not changed_files(tree, listing)
 
 
-def _fill(into: Path, tree: Path, bundles: Sequence[BundleFile], torchside: str) -> None:
-    with _filling(into, bundles) as filling:
+def _fill(
+    into: Path, tree: Path, bundles: Sequence[BundleFile], torchside: str, at_hand: AtHand
+) -> None:
+    # Room is looked for before anything is fetched.
+    with _filling(into, bundles) as filling, at_hand(bundles):
         files = _unpack_all(filling, bundles)
         write_listing(filling, Listing(tuple(b.sha256 for b in bundles), torchside, files))
         filling.rename(tree)
@@ -149,7 +151,7 @@ def _repair(
             known[name] = same
             wrong.discard(name)
     if listing is None or listing.torchside != torchside or wrong:
-        with at_hand(bundles), _filling(into, bundles) as filling:
+        with _filling(into, bundles) as filling, at_hand(bundles):
             fresh = _unpack_all(filling, bundles)
             for name, file in fresh.items():
                 same = known.get(name) if name not in wrong else None

@@ -6,7 +6,6 @@ than one that was seen, is ``deploy``'s to say.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from prewarm.store.manifest_envelope import Envelope, open_envelope
 from prewarm.store.manifest_files import LARGEST_MANIFEST_BYTES, named_for_builder, read_limited
 from prewarm.store.manifest_values import Manifest
 from prewarm.store.signing import verify
+from prewarm.store.strict_json import parse_strictly
 
 _TOLD_KEYS = 3
 _TOLD_CHARACTERS = 24
@@ -53,7 +53,7 @@ def plain_manifest(data: bytes | memoryview, *, where: str) -> Manifest:
 
 def _manifest(envelope: Envelope, where: str) -> Manifest:
     try:
-        signed = json.loads(str(envelope.signed, "utf-8"))
+        signed = parse_strictly(bytes(envelope.signed))
         return Manifest.from_dict(signed)
     except (ValueError, RecursionError) as error:
         raise ManifestUnavailable(f"{where}: is no JSON ({error})", code="bad_manifest") from error
