@@ -239,6 +239,20 @@ def test_retry_is_taken_up_and_house_is_kept_at_once(shop, serve, wait_until: Wa
     assert service.end() == 0
 
 
+def test_the_log_of_a_build_is_shown_while_it_runs(shop, serve, wait_until: Wait) -> None:
+    shop.model("m", compile="hang")
+    service = serve()
+    wait_until(lambda: bool(service.events("begin")))
+
+    def shown() -> bool:
+        assert shop.prewarm("status", "m", "--log") == (0, "")
+        return "told by the fake: tracing" in shop.printed
+
+    wait_until(shown)
+    assert f"== m (building): {shop.entry('m').log}\n" in shop.printed
+    assert service.end() == 0
+
+
 def ask(service: Service, path: str) -> tuple[int, bytes]:
     """Ask over the Unix socket in the state directory."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:

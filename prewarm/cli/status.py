@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
+from prewarm.cli.again import again, changes
+from prewarm.cli.build_log import FollowedLogs, log_end
 from prewarm.cli.columns import Cell, aligned
 from prewarm.cli.options import example, json_option, settings_flags
 from prewarm.cli.starts import (
@@ -37,7 +39,7 @@ from prewarm.cli.status_fields import (
 from prewarm.config import load_settings
 from prewarm.environment import short_of
 from prewarm.errors import RegistryError
-from prewarm.store.house_note import read_house_note
+from prewarm.store.house_note import HouseNote, read_house_note
 from prewarm.store.quarantine import Quarantine, read_quarantine
 from prewarm.store.starts_view import read_starts
 from prewarm.store.status import Status
@@ -53,9 +55,6 @@ COLOURS = {
     "retired": "bright_black",
 }
 
-#: How much of a build's log `--log` shows.
-LOG_LINES = 40
-
 #: What tells an environment from the model's others is cut here; ``--json`` has the whole.
 _WIDEST = 48
 
@@ -63,48 +62,90 @@ _TITLES = ("model", "status", "cold", "warm", "speed", "size", "age", "reason")
 _RIGHT = frozenset({"cold", "warm", "size", "age"})
 
 
-@click.command("status", epilog=example("prewarm status", "prewarm status minilm/v1 --json"))
+@click.command("status", epilog=example("prewarm status", "prewarm status minilm/v1 --log --watch"))
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
 @click.option("--log", "with_log", is_flag=True, help="Print the end of each build's log.")
+@click.option("--watch", is_flag=True, help="Go on showing what changes, with --log the logs too.")
 @settings_flags()
 @json_option
 def command(
-    models: tuple[str, ...], with_log: bool, flags: dict[str, object], as_json: bool
+    models: tuple[str, ...], with_log: bool, watch: bool, flags: dict[str, object], as_json: bool
 ) -> None:
     """Show every entry: its status and why, cold and warm seconds, speed over eager, size, age.
 
     MODEL is a name or an alias; then its last starts are told one by one, with what to declare for
-    calls that they compiled.
+    calls that they compiled. A build that runs shows its log as far as it is; `--watch` goes on
+    until it is interrupted.
     """
     settings = load_settings(flags, os.environ)
-    rows = _wanted([row for row in read_status(settings.state_dir) if _matters(row)], models)
+
+    def look() -> Shown:
+        return _look(settings.state_dir, models, as_json=as_json)
+
+    shown = look()
+    if as_json:
+        click.echo(json.dumps(_as_json(shown), indent=None if watch else 2))
+    else:
+        click.echo(_as_text(shown, models))
+        if with_log:
+            for entry in shown.entries:
+                click.echo(log_end(entry))
+    if not watch:
+        return
+    if as_json:
+        for later in changes(shown, look, of=_as_json):
+            click.echo(json.dumps(_as_json(later)))
+    elif with_log:
+        logs = FollowedLogs(shown.entries)
+        for later in again(look):
+            for text in logs.news(later.entries):
+                click.echo(text, nl=False)
+    elif sys.stdout.isatty():
+        for later in again(look):
+            click.clear()
+            click.echo(_as_text(later, models))
+    else:
+        for later in changes(shown, look, of=_as_json):
+            click.echo(_as_text(later, models))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What there is to be shown at one moment."""
+
+    entries: list[dict[str, Any]]
+    quarantine: Quarantine
+    house: HouseNote | None
+
+
+def _look(state_dir: Path, models: tuple[str, ...], *, as_json: bool) -> Shown:
+    rows = _wanted([row for row in read_status(state_dir) if _matters(row)], models)
     # The table says of each entry what its last start was.
     each = TOLD_STARTS if models or as_json else 1
-    entries = _entries(rows, settings.state_dir, each)
-    quarantine = read_quarantine(settings.state_dir)
-    house = read_house_note(settings.state_dir)
-    if as_json:
-        told = {
-            "entries": [starts_as_json(entry) for entry in entries],
-            "quarantine": quarantine_fields(quarantine),
-            "house": None if house is None else asdict(house),
-        }
-        click.echo(json.dumps(told, indent=2))
-        return
-    if not entries:
-        click.echo("nothing is known yet; run `prewarm scan`")
-        return
-    now_s = time.time()
-    click.echo("\n".join(_table(entries, now_s)))
-    if quarantine.bundles:
-        click.echo(_footer(quarantine))
-    if house is not None and house.problem is not None:
-        click.echo(house.problem)
-    for entry in entries if models else ():
-        click.echo("\n".join(start_lines(entry)))
-    if with_log:
-        for entry in entries:
-            click.echo(_log(entry))
+    return Shown(
+        _entries(rows, state_dir, each), read_quarantine(state_dir), read_house_note(state_dir)
+    )
+
+
+def _as_json(shown: Shown) -> dict[str, Any]:
+    return {
+        "entries": [starts_as_json(entry) for entry in shown.entries],
+        "quarantine": quarantine_fields(shown.quarantine),
+        "house": None if shown.house is None else asdict(shown.house),
+    }
+
+
+def _as_text(shown: Shown, models: tuple[str, ...]) -> str:
+    if not shown.entries:
+        return "nothing is known yet; run `prewarm scan`"
+    lines = _table(shown.entries, time.time())
+    if shown.quarantine.bundles:
+        lines.append(_footer(shown.quarantine))
+    if shown.house is not None and shown.house.problem is not None:
+        lines.append(shown.house.problem)
+    for entry in shown.entries if models else ():
+        lines += start_lines(entry)
+    return "\n".join(lines)
 
 
 def _table(entries: Sequence[Mapping[str, Any]], now_s: float) -> list[str]:
@@ -224,15 +265,3 @@ def age(seconds: float) -> str:
         if seconds >= length_s:
             return f"{int(seconds // length_s)} {unit}"
     return f"{max(0, int(seconds))} s"
-
-
-def _log(entry: Mapping[str, Any]) -> str:
-    title = f"== {entry['model']} ({entry['status']})"
-    if entry["log"] is None:
-        return f"{title}: no build has run"
-    try:
-        with Path(entry["log"]).open(encoding="utf-8", errors="replace") as file:
-            lines = deque(file, maxlen=LOG_LINES)
-    except OSError as error:
-        return f"{title}: {entry['log']} cannot be read ({error.strerror})"
-    return f"{title}: {entry['log']}\n{''.join(lines).rstrip()}"
