@@ -6,15 +6,14 @@ Owns file names, the size limit, and that generations only rise. Whether a manif
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from prewarm.errors import ConfigError, ManifestUnavailable
+from prewarm.store.limited_file import read_limited_file
 from prewarm.store.manifest_reading import Reading
 from prewarm.store.manifest_text import canonical_json, paths_in
 from prewarm.store.manifest_values import Manifest
@@ -175,22 +174,13 @@ def read_limited(path: Path, limit_bytes: int) -> bytes:
         ManifestUnavailable: it cannot be read, is no file, or is longer.
     """
     try:
-        # Not to wait for the writer of a pipe that somebody put there.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ManifestUnavailable(f"{path}: is no file", code="bad_manifest")
-            data = file.read(limit_bytes + 1)
+        return read_limited_file(path, limit_bytes)
     except OSError as error:
         raise ManifestUnavailable(
             f"{path}: cannot be read ({error.strerror}); give this user access to it"
         ) from error
-    if len(data) > limit_bytes:
-        raise ManifestUnavailable(
-            f"{path}: is over the limit of {limit_bytes:,} bytes for a manifest",
-            code="bad_manifest",
-        )
-    return data
+    except ValueError as error:
+        raise ManifestUnavailable(f"{path}: {error}", code="bad_manifest") from None
 
 
 def _parse(data: bytes, path: Path) -> dict[str, Any]:

@@ -217,7 +217,7 @@ class Manifest:
     @classmethod
     def _read(cls, signed: object, reading: Reading) -> Self:
         found_format = signed.get("format") if isinstance(signed, dict) else None
-        if found_format != FORMAT:
+        if type(found_format) is not int or found_format != FORMAT:
             reading.wrong("format", found_format, f"{FORMAT}; upgrade this prewarm or the builder")
             reading.refuse()
         table = reading.table(signed, "", cls, also=("format",))

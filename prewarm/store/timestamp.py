@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-_FORMAT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+_FORMAT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 
 def timestamp(epoch_s: float) -> str:
@@ -23,5 +23,11 @@ def epoch_seconds(text: str) -> float:
 
 
 def is_timestamp(text: str) -> bool:
-    """Whether ``text`` has exactly the format of ``timestamp``."""
-    return _FORMAT.fullmatch(text) is not None
+    """Whether ``text`` has exactly the format of ``timestamp`` and names a time."""
+    if _FORMAT.fullmatch(text) is None:
+        return False
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

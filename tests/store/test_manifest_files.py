@@ -126,7 +126,7 @@ def test_a_cache_dir_without_manifests_has_none(tmp_path: Path) -> None:
         (b'{"signatures": 5, "signed": {}}', "signatures: found 5"),
         (b'{"signatures": [{"keyid": 1}], "signed": {}}', r"signatures\[0\]\.sig: found None"),
         (b'{"signatures": [], "signed": {"format": 7}}', "format: found 7"),
-        (b" " * 5000, "is over the limit of 4,000 bytes"),
+        (b" " * 5000, "is larger than 4,000 bytes"),
     ],
 )
 def test_a_bad_manifest_is_refused_and_the_others_are_read(
@@ -135,7 +135,7 @@ def test_a_bad_manifest_is_refused_and_the_others_are_read(
     write_manifest(tmp_path, manifest, key)
     bad = tmp_path / "manifests" / "bad.json"
     bad.write_bytes(content)
-    limit_bytes = 4000 if told.startswith("is over") else 1_000_000
+    limit_bytes = 4000 if told.startswith("is larger") else 1_000_000
     good, [problem] = read_manifests(tmp_path, limit_bytes=limit_bytes)
     assert [found.manifest.builder for found in good] == ["gpu-1"]
     assert problem.startswith(f"{bad}: ")

@@ -28,3 +28,9 @@ def test_epoch_seconds_reads_what_timestamp_wrote(second: float) -> None:
 def test_is_timestamp_refuses_other_iso_texts() -> None:
     for text in ("2027-01-15T08:00:00Z", "2027-01-15T08:00:00.500+00:00", "", "now"):
         assert not is_timestamp(text)
+    for text in (
+        "2027-13-15T08:00:00.000Z",
+        "2027-01-15T25:00:00.000Z",
+        "٢٠٢٧-01-15T08:00:00.000Z",
+    ):
+        assert not is_timestamp(text)
