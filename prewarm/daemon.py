@@ -99,8 +99,9 @@ class Daemon:
         registry_of(self._settings)
         self._handle_signals()
         with open_run(
-            self._settings, what=SERVICE, report=self._report, stop=self._stop, now_s=time.time
-        ) as bench:
+            self._settings, what=SERVICE, report=self._report, stop=self._stop, now_s=time.time,
+            alive=self._notifier.alive,
+        ) as bench:  # fmt: skip
             try:
                 self._start(bench)
                 self._loop(bench)

@@ -45,5 +45,7 @@ class Narrator:
 
     def trouble(self, error: PrewarmError) -> None:
         """Tell of an error that does not end the service."""
+        if error.code == "interrupted":
+            return  # the end itself is told
         self._log.event("trouble", level="error", detail=str(error), code=error.code)
         self._notifier.status(str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -178,6 +179,27 @@ def test_systemd_hears_ready_at_once_then_what_happens_and_the_watchdog(
         service.process.send_signal(signal.SIGTERM)
         wait_until(lambda: heard("STOPPING=1"))
     assert service.process.wait(timeout=15) == 0
+
+
+def test_reading_a_large_checkpoint_neither_looks_like_a_hang_nor_holds_the_end_up(
+    shop, serve, wait_until: Wait, tmp_path: Path
+) -> None:
+    address = tmp_path / "notify"
+    directory = shop.model("m")
+    os.truncate(directory / "model.bin", 1 << 40)  # no bytes on the disk, and hours of reading
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(address))
+        listener.settimeout(15)
+        service = serve(NOTIFY_SOCKET=str(address), WATCHDOG_USEC="30000000")
+        wait_until(lambda: bool(service.events("digest")))
+        listener.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                listener.recv(4096)  # what was told before
+        listener.settimeout(15)
+        wait_until(lambda: b"WATCHDOG=1" in listener.recv(4096))
+        assert service.end() == 0
+    assert service.events("trouble") == []
 
 
 def test_an_entry_that_cannot_be_built_stops_no_other(shop, serve, wait_until: Wait) -> None:

@@ -34,6 +34,8 @@ class Bench:
     report: Reporter
     now_s: Callable[[], float] = time.time
     place: Place = field(default_factory=Place)
+    #: Called for each piece of a long read.
+    pulse: Callable[[], None] = field(default=lambda: None)
 
     def at(self) -> str:
         """Return the present time as text."""
@@ -50,6 +52,17 @@ class Bench:
     def say(self, job: Job, what: str, detail: str = "") -> None:
         """Tell whoever shows the work what happens to a job now."""
         self.report(Step(job.model, what, detail))
+
+    def reading(self, model: str) -> Callable[[], None]:
+        """Return what is called for each piece that is read of a checkpoint; the first is told."""
+        untold = iter((Step(model, "digest", "reading the checkpoint"),))
+
+        def read() -> None:
+            for step in untold:
+                self.report(step)
+            self.pulse()
+
+        return read
 
     def desk(self, job: Job, log: Path) -> Desk:
         """Return what every child of a job is started with."""

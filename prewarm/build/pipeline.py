@@ -195,6 +195,7 @@ def _set_aside_if_wrong(bench: Bench, row: BundleRow) -> bool:
         sha256=row.sha256,
         size_bytes=row.size_bytes,
         digests=bench.database,
+        reading=bench.pulse,
     )
     if fault is None:
         return False

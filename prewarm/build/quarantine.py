@@ -61,6 +61,7 @@ def fault_of(bench: Bench, entry: Entry) -> Fault | None:
         sha256=sha256,
         size_bytes=(entry.record or {}).get("bundle", {}).get("size_bytes"),
         digests=bench.database,
+        reading=bench.pulse,
     )
 
 
@@ -96,7 +97,7 @@ def _may_lose(bench: Bench, bundle: Path, sha256: str, *, damaged: bool) -> bool
 
 
 def _is_wrong(bench: Bench, bundle: Path, sha256: str) -> bool:
-    fault = bundle_fault(bundle, sha256=sha256, digests=bench.database)
+    fault = bundle_fault(bundle, sha256=sha256, digests=bench.database, reading=bench.pulse)
     return fault is not None and fault.damaged
 
 

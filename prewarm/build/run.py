@@ -13,6 +13,7 @@ from pathlib import Path
 
 from prewarm.build.bench import Bench
 from prewarm.build.lock import state_lock
+from prewarm.build.pulse import Pulse
 from prewarm.build.step import Reporter
 from prewarm.build.workspace import Workspace
 from prewarm.config import Settings
@@ -33,8 +34,11 @@ def open_run(
     report: Reporter,
     stop: threading.Event,
     now_s: Callable[[], float],
+    alive: Callable[[], None] | None = None,
 ) -> Iterator[Bench]:
     """Hold the state directory for ``what`` and yield the bench to work on.
+
+    ``alive`` is called now and then while something long is read.
 
     Raises:
         ConfigError: torch could not compile in the state directory.
@@ -50,7 +54,8 @@ def open_run(
         workspace = Workspace(settings.state_dir)
         copy = workspace.open()
         database = Database(settings.state_dir / DATABASE_NAME)
-        bench = Bench(settings, database, workspace, copy, stop, report, now_s)
+        pulse = Pulse(stop, alive)
+        bench = Bench(settings, database, workspace, copy, stop, report, now_s, pulse=pulse)
         database.release_all(bench.at())
         yield bench
 

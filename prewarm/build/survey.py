@@ -102,8 +102,8 @@ class Surveyor:
             reason = item.completeness.reason or "the checkpoint is not complete"
             return self._rest(item, environment.id, Status.FAILED, reason, "bad_checkpoint"), None
         check_compiler(environment, declaration)
-        self._bench.report(Step(item.checkpoint.name, "digest", "reading the checkpoint"))
-        digest = content_digest(item.checkpoint, self._bench.database)
+        reading = self._bench.reading(item.checkpoint.name)
+        digest = content_digest(item.checkpoint, self._bench.database, reading=reading)
         architecture = architecture_digest(item.checkpoint, declaration)
         self._probe(declaration, environment, item.checkpoint.path)
         return self._queue(item, declaration, environment, digest, architecture)

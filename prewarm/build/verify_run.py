@@ -153,14 +153,13 @@ def _verify(bench: Bench, item: Found, environments: Environments) -> Verified:
 
 def _job(bench: Bench, item: Found, environment: Environment, entry: Entry) -> Job:
     assert item.declaration is not None
-    bench.report(Step(entry.model, "digest", "reading the checkpoint"))
     return Job(
         entry_id=entry.id,
         model=entry.model,
         checkpoint=item.checkpoint,
         declaration=item.declaration,
         environment=environment,
-        digest=content_digest(item.checkpoint, bench.database),
+        digest=content_digest(item.checkpoint, bench.database, reading=bench.reading(entry.model)),
         architecture=architecture_digest(item.checkpoint, item.declaration),
     )
 

@@ -24,6 +24,10 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 QUICK_BYTES = 8 << 20
 
 
+def _nothing() -> None:
+    """Be called for a piece that is read."""
+
+
 class ContentCache(Protocol):
     """Digests of files that were read before, held while size, times and inode are the same."""
 
@@ -45,15 +49,24 @@ class ContentCache(Protocol):
         """Keep the digest of a file as it is now."""
 
 
-def content_digest(checkpoint: Checkpoint, cache: ContentCache | None = None) -> str:
+def content_digest(
+    checkpoint: Checkpoint,
+    cache: ContentCache | None = None,
+    *,
+    reading: Callable[[], None] = _nothing,
+) -> str:
     """Return the sha256 over names, sizes and contents of all files of a checkpoint.
+
+    ``reading`` is called for each piece that is really read, and may raise to end it.
 
     Raises:
         RegistryError: a file vanished or changed while it was read (code "changed"), or cannot be
             read.
 
     """
-    return _digest_of((file, _sha256_of(file, cache, checkpoint.name)) for file in checkpoint.files)
+    return _digest_of(
+        (file, _sha256_of(file, cache, checkpoint.name, reading)) for file in checkpoint.files
+    )
 
 
 def quick_content_digest(
@@ -85,7 +98,12 @@ def _digest_of(files: Iterable[tuple[CheckpointFile, str]]) -> str:
     return digest.hexdigest()
 
 
-def _sha256_of(file: CheckpointFile, cache: ContentCache | None, checkpoint: str) -> str:
+def _sha256_of(
+    file: CheckpointFile,
+    cache: ContentCache | None,
+    checkpoint: str,
+    reading: Callable[[], None],
+) -> str:
     if _named_by_sha256(file.path):
         return file.path.name
     stamp = {
@@ -97,7 +115,7 @@ def _sha256_of(file: CheckpointFile, cache: ContentCache | None, checkpoint: str
     known = cache.file_digest(file.path, **stamp) if cache else None
     if known:
         return known
-    sha256 = _read(file, f"{checkpoint}: {file.name}")
+    sha256 = _read(file, f"{checkpoint}: {file.name}", reading)
     if cache:
         cache.put_file_digest(file.path, digest=sha256, **stamp)
     return sha256
@@ -112,12 +130,13 @@ def _named_by_sha256(path: Path) -> bool:
     )
 
 
-def _read(file: CheckpointFile, where: str) -> str:
+def _read(file: CheckpointFile, where: str, reading: Callable[[], None] = _nothing) -> str:
     digest = hashlib.sha256()
     try:
         with file.path.open("rb", buffering=0) as stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 digest.update(chunk)
+                reading()
             after = os.fstat(stream.fileno())
     except FileNotFoundError as error:
         raise RegistryError(

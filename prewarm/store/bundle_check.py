@@ -12,14 +12,19 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prewarm.errors import NotWritable
 from prewarm.store.files import Files
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 #: The file itself refuses: a closed mode, a bad block. Anything else is its file system's fault.
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EIO})
@@ -34,9 +39,16 @@ class Fault:
 
 
 def bundle_fault(
-    bundle: Path, *, sha256: str, digests: Files, size_bytes: int | None = None
+    bundle: Path,
+    *,
+    sha256: str,
+    digests: Files,
+    size_bytes: int | None = None,
+    reading: Callable[[], None],
 ) -> Fault | None:
     """Return what is wrong with a bundle, None if it holds what its name promises.
+
+    ``reading`` is called for each piece that is really read, and may raise to end it.
 
     Raises:
         NotWritable: the file system that it lies on cannot be reached.
@@ -48,7 +60,7 @@ def bundle_fault(
         if size_bytes is not None and found.st_size != size_bytes:
             told = f"its bundle has {found.st_size:,} bytes, not {size_bytes:,} as published"
             return Fault(told, damaged=True)
-        digest = _digest(bundle, found, digests)
+        digest = _digest(bundle, found, digests, reading)
     except (FileNotFoundError, NotADirectoryError):
         return Fault("its bundle is missing", damaged=True)
     except OSError as error:
@@ -64,11 +76,25 @@ def bundle_fault(
     return None
 
 
-def _digest(bundle: Path, found: os.stat_result, digests: Files) -> str:
+class _Watched(io.FileIO):
+    """A file that tells each time it is read from."""
+
+    def __init__(self, path: Path, reading: Callable[[], None]) -> None:
+        super().__init__(path)
+        self._reading = reading
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        self._reading()
+        return super().readinto(buffer)
+
+
+def _digest(
+    bundle: Path, found: os.stat_result, digests: Files, reading: Callable[[], None]
+) -> str:
     known = digests.file_digest(bundle, **_stamp(found))
     if known is not None:
         return known
-    with bundle.open("rb", buffering=0) as file:
+    with _Watched(bundle, reading) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         after = os.fstat(file.fileno())
     if _stamp(after) == _stamp(found):  # else it changed while it was read, and is read again

@@ -40,6 +40,22 @@ def test_neither_place_nor_time_counts(registry):
     assert content_digest(listed(registry, "deep/other")) == first
 
 
+def test_only_what_is_really_read_is_told_and_whoever_asks_may_end_it(registry):
+    class Enough(Exception):
+        pass
+
+    def stop():
+        raise Enough
+
+    registry.bert("m")
+    cache, pieces = MemoryCache(), []
+    with pytest.raises(Enough):
+        content_digest(listed(registry), cache, reading=stop)
+    content_digest(listed(registry), cache, reading=lambda: pieces.append(1))
+    assert pieces
+    content_digest(listed(registry), cache, reading=stop)
+
+
 def test_a_changed_byte_counts(registry):
     registry.bert("m")
     first = content_digest(listed(registry))

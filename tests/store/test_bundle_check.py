@@ -41,7 +41,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def fault(bundle: Path, database: Database) -> Fault | None:
-    return bundle_fault(bundle, sha256=SHA256, size_bytes=len(CONTENT), digests=database)
+    return bundle_fault(
+        bundle, sha256=SHA256, size_bytes=len(CONTENT), digests=database, reading=lambda: None
+    )
 
 
 def test_a_bundle_is_read_once_and_again_after_a_change_alone(
@@ -127,3 +129,15 @@ def test_a_file_system_that_cannot_be_reached_is_no_damage(
     make_loop(bundle)  # stands for a stale handle, which nobody can make on demand
     with pytest.raises(NotWritable, match="look at the file system of the cache_dir"):
         fault(bundle, database)
+
+
+def test_whoever_asks_may_end_the_reading(bundle: Path, database: Database) -> None:
+    class Enough(Exception):
+        pass
+
+    def stop() -> None:
+        raise Enough
+
+    with pytest.raises(Enough):
+        bundle_fault(bundle, sha256=SHA256, digests=database, reading=stop)
+    assert fault(bundle, database) is None
