@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prewarm.deploy.declared_shapes import declared_shapes
 from prewarm.deploy.input_sizes import call_of
 from prewarm.deploy.toml_text import toml_key, toml_pair, toml_value
 
@@ -69,7 +70,7 @@ def missing_calls(starts: Iterable[Iterable[Inputs]], declared: object) -> tuple
     ``starts`` has for each start the inputs of each graph that it compiled; ``declared`` is what a
     proof records of the declaration.
     """
-    shapes = _tables(_table(declared).get("shapes"))
+    shapes = declared_shapes(declared)
     if not shapes:
         return ()
     whole = _table(_table(declared).get("compile")).get("targets") in (["."], (".",))
@@ -138,10 +139,6 @@ def _free(name: str, taken: set[str]) -> str:
         number += 1
     taken.add(found)
     return found
-
-
-def _tables(value: object) -> list[Table]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
 def _table(value: object) -> Table:

@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prewarm.deploy.declared_shapes import declared_shapes, keeps_order
 from prewarm.errors import ConfigError, NotWarm
 
 #: What a manifest leaves of an absolute path (``store/manifest_text.py``).
 _CUT = "…/"
-
-#: Loaders that find everything in the checkpoint.
-_SELF_CONTAINED = frozenset({"transformers", "export"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +52,29 @@ def buildable(entry: Mapping[str, Any], *, path: Path | None, registry: Path | N
     place = origin if isinstance(origin, Mapping) else {}
     if not isinstance(declared, Mapping):
         raise _unknown(model)
-    facts, beside = declared["model"], declared.get("load")
-    if beside is None and facts["loader"] not in _SELF_CONTAINED:
+    if not keeps_order(declared):
         raise _unknown(model)
-    lost = next(_cut_paths({"kwargs": facts["kwargs"], "shapes": declared["shapes"]}, ""), None)
+    facts, beside, shapes = declared["model"], declared["load"], declared_shapes(declared)
+    lost = next(_cut_paths({"kwargs": facts["kwargs"], "shapes": shapes}, ""), None)
     if lost is not None:
         raise ConfigError(
             f"{model}: {lost} is a path on the builder's machine, which no manifest carries; name "
             "what it holds relative to the checkpoint, or load the model yourself"
         )
     checkpoint = _checkpoint(model, place, path, registry)
-    load = beside or {"path": [], "state_dict": "", "weights": "load"}
     return Buildable(
         declaration={
             "model": {
                 **facts,
-                "path": _source(load["path"], place, checkpoint),
-                "state_dict": load["state_dict"],
-                "weights": load["weights"],
+                "path": _source(beside["path"], place, checkpoint),
+                "state_dict": beside["state_dict"],
+                "weights": beside["weights"],
             },
             "compile": {
                 **declared["compile"],
                 "targets": [_target(one) for one in declared["compile"]["targets"]],
             },
-            "shapes": declared["shapes"],
+            "shapes": shapes,
         },
         checkpoint=checkpoint,
         mode=entry["compile"]["mode"],

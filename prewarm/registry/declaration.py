@@ -170,7 +170,8 @@ class Declaration:
         """Return what reaches the graph in the declaration's own words, for a later comparison.
 
         ``key`` is the digest of ``key_facts()``: where it is equal, only words differ. ``load`` is
-        what a deployment needs beside it to build the same module.
+        what a deployment needs beside it to build and call the same module; in it, the arguments
+        are text, since a manifest sorts keys and the order of arguments is part of a graph.
         """
         text = json.dumps(self.key_facts(), sort_keys=True, separators=(",", ":"))
         return {
@@ -189,6 +190,7 @@ class Declaration:
                 "path": list(self.model.path),
                 "state_dict": self.model.state_dict,
                 "weights": self.model.weights,
+                "arguments": json.dumps([shape_set.arguments() for shape_set in self.shapes]),
             },
         }
 

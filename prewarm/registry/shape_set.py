@@ -167,12 +167,18 @@ class ShapeSet(Table):
         return {
             "name": self.name,
             "call": self.call,
-            "inputs": to_plain(self.inputs),
-            "args": to_plain(self.args),
-            "kwargs": self.kwargs,
+            **self.arguments(),
             "steps": self.steps,
             "dynamic_dims": list(self.dynamic_dims),
             "sizes": list(self.calls()),
+        }
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of a call in their declared order, as plain values."""
+        return {
+            "inputs": to_plain(self.inputs),
+            "args": to_plain(self.args),
+            "kwargs": self.kwargs,
         }
 
     def key_facts(self) -> dict[str, Any]:

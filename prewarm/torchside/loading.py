@@ -33,6 +33,7 @@ class Loaded(torch.nn.Module):  # type: ignore[misc]  # torch is not followed
         self._methods = frozenset(
             str(call.shape_set.get("call")) for call in session.calls
         ) - frozenset((".", "None"))
+        self._orders = {frozenset(order): order for order in map(_names, session.calls)}
         self._recompiling = recompiling
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -55,6 +56,10 @@ class Loaded(torch.nn.Module):  # type: ignore[misc]  # torch is not followed
         return called
 
     def _call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # The order of keyword arguments is the order of a graph's inputs.
+        order = self._orders.get(frozenset(kwargs))
+        if order is not None:
+            kwargs = {name: kwargs[name] for name in order}
         if self._recompiling is None:
             with surroundings.around(self._declared):
                 return function(*args, **kwargs)
@@ -130,6 +135,11 @@ def load(
     after = _compiled()
     told = None if before is None or after is None else after - before
     return Loaded(session, recompiling), told
+
+
+def _names(call: DeclaredCall) -> tuple[str, ...]:
+    """Return the keyword arguments of a declared call in their order."""
+    return (*(call.shape_set.get("inputs") or ()), *(call.shape_set.get("kwargs") or ()))
 
 
 def _warm(session: Session, call: DeclaredCall) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from prewarm.deploy.missing_calls import MOST_ROWS, Missing, missing_calls
 from prewarm.registry.declaration import Declaration
 from prewarm.registry.declaration_file import read_declaration
+from prewarm.store.manifest import canonical_json
 
 DECLARATION = """\
 [model]
@@ -127,3 +129,11 @@ def test_two_added_shape_sets_have_names_of_their_own(tmp_path: Path) -> None:
 def test_rows_are_bounded(tmp_path: Path) -> None:
     [one] = found(tmp_path, [chat(2, seq) for seq in range(1, 100)])
     assert len(one.sizes) == MOST_ROWS
+
+
+def test_inputs_keep_their_declared_order_in_a_record_from_a_manifest(tmp_path: Path) -> None:
+    signed = json.loads(canonical_json(declared(tmp_path).recorded()))
+    [one] = missing_calls([[chat(3, 64)]], signed)
+
+    inputs = [line.split()[0] for line in one.toml.splitlines() if line.startswith("inputs.")]
+    assert inputs == ["inputs.input_ids", "inputs.attention_mask"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from prewarm.deploy.recorded import buildable
 from prewarm.errors import ConfigError, NotWarm
 from prewarm.registry.declaration import Declaration
 from prewarm.registry.declaration_file import read_declaration
-from prewarm.store.manifest import without_paths
+from prewarm.store.manifest import canonical_json, without_paths
 
 DECLARATION = """\
 [model]
@@ -115,17 +116,30 @@ def test_an_older_record_says_what_to_run(tmp_path: Path) -> None:
             buildable({**older, "proof": proof}, path=None, registry=tmp_path)
 
 
-def test_an_older_record_of_a_loader_that_needs_no_more_is_enough(tmp_path: Path) -> None:
-    text = DECLARATION.replace('"torch"', '"transformers"').replace(
-        'factory = "own:build"\npath = ["src", "gone"]\nstate_dict = "weights.pt"',
-        'class = "AutoModel"',
+def test_the_order_of_arguments_outlives_the_sorting_of_a_manifest(tmp_path: Path) -> None:
+    text = DECLARATION + (
+        'inputs.zeta = { dtype = "int64", shape = ["batch"] }\n'
+        'inputs.alpha.second = { dtype = "int64", shape = ["batch"] }\n'
+        'inputs.alpha.first = { dtype = "int64", shape = ["batch"] }\n'
+        "kwargs = { use = true, asked = 1 }\n"
     )
-    older = entry(declared(tmp_path, text))
-    del older["proof"]["declared"]["load"]
+    declaration = declared(tmp_path, text)
+    signed = json.loads(canonical_json(entry(declaration)))
 
-    found = buildable(older, path=None, registry=tmp_path)
+    found = buildable(signed, path=None, registry=tmp_path)
 
-    assert (found.declaration["model"]["class"], found.declaration["model"]["path"]) == (
-        "AutoModel",
-        [],
-    )
+    asked = declaration.request()
+    assert json.dumps(found.shapes[0]["inputs"]) == json.dumps(asked["shapes"][0]["inputs"])
+    assert [*found.shapes[0]["inputs"], *found.shapes[0]["inputs"]["alpha"]] == [
+        "zeta", "alpha", "second", "first",
+    ]  # fmt: skip
+    assert list(found.shapes[0]["kwargs"]) == ["use", "asked"]
+    assert found.shapes == asked["shapes"]
+
+
+@pytest.mark.parametrize("text", [None, 3, "", "{", "3", "[]", "[3]", '[{"sizes": []}]'])
+def test_arguments_that_cannot_be_read_are_an_older_record(tmp_path: Path, text: Any) -> None:
+    wrong = entry(declared(tmp_path))
+    wrong["proof"]["declared"]["load"]["arguments"] = text
+    with pytest.raises(NotWarm, match="older prewarm"):
+        buildable(wrong, path=None, registry=tmp_path)

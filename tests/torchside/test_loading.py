@@ -40,7 +40,10 @@ def load(recompiling: Recompiling | None, *, model: Any = None, **facts: Any) ->
     session: Any = SimpleNamespace(
         called=compiled,
         model={"grad": "inference", "autocast": "", "device": "cpu", **facts},
-        calls=[SimpleNamespace(shape_set={"call": "encode"}), SimpleNamespace(shape_set={})],
+        calls=[
+            SimpleNamespace(shape_set={"call": "encode"}),
+            SimpleNamespace(shape_set={"inputs": {"x": {}, "pair": {}}}),
+        ],
     )
     return Loaded(session, recompiling)
 
@@ -95,6 +98,16 @@ def test_a_compile_is_told_with_the_call_s_tensors_and_once(told: list[Any]) -> 
             {"name": "pair.right.0", "dtype": "float64", "shape": [4]},
         ]
     ]
+
+
+def test_keyword_arguments_go_in_their_declared_order(told: list[Any]) -> None:
+    """Another order of the same would be another graph."""
+    loaded = load(told.append)
+    x, pair = torch.ones(2, 4), {"right": [torch.ones(4)]}
+    loaded(x=x, pair=pair)
+    loaded(pair=pair, x=x)
+    [inputs] = told
+    assert [one["name"] for one in inputs] == ["x", "pair.right.0"]
 
 
 def test_what_is_raised_ends_the_call_and_nothing_is_compiled(told: list[Any]) -> None:
