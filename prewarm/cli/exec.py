@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import time
 from dataclasses import replace
 
 import click
@@ -19,6 +20,7 @@ from prewarm.cli.options import example
 from prewarm.deploy.exec import become, server_environ
 from prewarm.deploy.kept_out import without_shim
 from prewarm.deploy.server_command import find_command
+from prewarm.deploy.untold import tell_untold
 
 _DASHES = "--"
 _COMMAND = "prewarm.exec.command"
@@ -69,7 +71,10 @@ def command(ctx: click.Context, models: tuple[str, ...], asked: HookOptions) -> 
     python = str(found.python or "")
     if python and not asked.interpreter and python != sys.executable:
         asked = replace(asked, interpreter=shlex.quote(python))
+    untold = tell_untold(asked.directory(models), now_s=time.time())
     outcome = run_asked(models, asked)
     outcome = without_shim(outcome, found.isolating, on_miss=asked.on_miss)
     warn(outcome, asked.on_miss)
+    if untold is not None:
+        click.echo(f"prewarm: warning: {untold}", err=True)
     become(found, server_environ(os.environ, outcome.variables))

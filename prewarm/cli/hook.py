@@ -7,16 +7,20 @@ heavy, since a hook with nothing to do answers in under a quarter of a second.
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import click
 
 from prewarm.cli.hook_options import HookOptions, hook_options, run_asked
 from prewarm.cli.hook_telling import to_dict, warn
-from prewarm.cli.options import example, json_option
+from prewarm.cli.options import argv_of, example, json_option
 from prewarm.deploy.deployment_file import comment, write_env_file
 from prewarm.deploy.env_file import DIALECTS, Dialect, env_text, source_command
+from prewarm.deploy.kept_out import without_shim
 from prewarm.deploy.outcome import OnMiss, Outcome
+from prewarm.deploy.server_command import isolating_flag
+from prewarm.deploy.untold import tell_untold
 from prewarm.errors import PrewarmError
 
 
@@ -51,8 +55,13 @@ def command(
     and writes an env file. A cache never takes a service down: without --on-miss fail the hook
     warns, exits 0 and lets the server start cold.
     """
+    untold = tell_untold(asked.directory(models), now_s=time.time())
     outcome = run_asked(models, asked)
+    flag = isolating_flag(argv_of(asked.interpreter)[1:])
+    outcome = without_shim(outcome, flag and f"-{flag}", on_miss=asked.on_miss)
     warn(outcome, asked.on_miss)
+    if untold is not None:
+        click.echo(f"prewarm: warning: {untold}", err=True)
     if env_file is not None:
         _write(env_file, outcome, dialect, models, asked.on_miss)
     if as_json:

@@ -22,6 +22,7 @@ from prewarm.cli.time_limit import time_limit
 from prewarm.config import user_cache_dir
 from prewarm.deploy.hook import run_hook
 from prewarm.deploy.outcome import TIMEOUT_S, OnMiss, Outcome, Wanted, missed
+from prewarm.deploy.reports_to import reports_to
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -139,6 +140,7 @@ def run_asked(models: tuple[str, ...], asked: HookOptions) -> Outcome:
             facts=facts,
             wait_s=asked.wait_s,
             timeout_s=asked.timeout_s,
+            reports=reports_to(address, settings),
         )
         with time_limit(asked.timeout_s + asked.wait_s + _LATE_S), progress() as tell:
             return run_hook(wanted, os.environ, tell=tell)

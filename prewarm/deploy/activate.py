@@ -24,6 +24,7 @@ from prewarm.deploy.hook_directory import default_into
 from prewarm.deploy.outcome import EAGER_VARIABLES, TIMEOUT_S, OnMiss, Outcome, Wanted
 from prewarm.deploy.private import SHIM
 from prewarm.deploy.running_torchside import torchside_module
+from prewarm.deploy.select import named
 from prewarm.errors import NotWarm, PrewarmError, PrewarmWarning, TooLate
 
 #: What a hook in this process needs beside the standard library, and what for.
@@ -46,8 +47,8 @@ class Activation:
     """What a process starts from.
 
     ``directory`` is the private directory, None where nothing was found; ``misses`` is what speaks
-    against a warm start, ``notes`` what else there is to tell, and ``entries`` are the manifest
-    entries of the models.
+    against a warm start, ``notes`` what else there is to tell. ``entries`` are the manifest entries
+    of the models that have a bundle here, ``elsewhere`` those of others, in another environment.
     """
 
     models: tuple[str, ...]
@@ -55,6 +56,7 @@ class Activation:
     misses: tuple[PrewarmError, ...]
     notes: tuple[str, ...] = ()
     entries: tuple[Mapping[str, Any], ...] = field(repr=False, default=())
+    elsewhere: tuple[Mapping[str, Any], ...] = field(repr=False, default=())
 
     @property
     def warm(self) -> bool:
@@ -181,7 +183,16 @@ def _hooked_now(models: tuple[str, ...], asked: Asked) -> tuple[Activation, dict
     directory = outcome.prepared.tree.parent if outcome.prepared is not None else None
     misses = tuple(miss.error for miss in outcome.misses)
     entries = tuple(found.published.entry.to_dict() for found in outcome.started)
-    found = Activation(models, directory, misses, tuple(outcome.warnings), entries)
+    have = {found.model for found in outcome.started}
+    elsewhere = [named(outcome.published, model) for model in models if model not in have]
+    found = Activation(
+        models,
+        directory,
+        misses,
+        tuple(outcome.warnings),
+        entries,
+        tuple(one[0].entry.to_dict() for one in elsewhere if one),
+    )
     return found, dict(outcome.variables)
 
 
@@ -205,15 +216,17 @@ def _run_hook(models: tuple[str, ...], asked: Asked) -> Outcome:
 def _wanted(models: tuple[str, ...], asked: Asked) -> Wanted:
     from prewarm.config import load_settings
     from prewarm.deploy.address import address_of
+    from prewarm.deploy.reports_to import reports_to
 
     flags: dict[str, object | None] = {"registry": _path(asked.registry), "trust": asked.trust}
     settings = load_settings(flags, os.environ)
     named = settings.manifest if asked.manifest is None else os.fspath(asked.manifest)
+    address = settings.cache_dir if named is None else address_of(named)
     into = Path(asked.into) if asked.into is not None else default_into(models, os.environ)
     return Wanted(
         models=models,
         into=into.absolute(),
-        manifest=settings.cache_dir if named is None else address_of(named),
+        manifest=address,
         interpreter=(),
         on_miss=asked.on_miss,
         registry=settings.registry,
@@ -221,6 +234,7 @@ def _wanted(models: tuple[str, ...], asked: Asked) -> Wanted:
         token_file=settings.token_file,
         wait_s=asked.wait_s,
         timeout_s=asked.timeout_s,
+        reports=reports_to(address, settings),
     )
 
 

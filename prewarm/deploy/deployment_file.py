@@ -15,6 +15,7 @@ from prewarm.deploy.current import point_at, remove_unused, write_changed
 from prewarm.deploy.env_file import Dialect, env_text, merged_python_path
 from prewarm.deploy.outcome import Started
 from prewarm.deploy.private import SHIM, Prepared
+from prewarm.deploy.reports_to import ReportsTo
 
 #: Variables that name the tree; all others are the same wherever the tree lies.
 PLACES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "PREWARM_DIR", "PYTHONPATH")
@@ -40,6 +41,10 @@ def start_variables(
                     f"{found.model}: was proven with {name}={value}, another model with "
                     f"{variables[name]}, which is set; start them in processes of their own"
                 )
+    modes = {found.published.entry.compile.mode for found in started}
+    if len(modes) == 1:
+        # For a server that asks for it: an entry whose first mode did not fit is warm in this one.
+        variables["PREWARM_MODE"] = modes.pop()
     return variables | {
         "TORCHINDUCTOR_CACHE_DIR": str(prepared.tree / "inductor"),
         "TRITON_CACHE_DIR": str(prepared.tree / "triton"),
@@ -49,9 +54,14 @@ def start_variables(
 
 
 def point_deployment(
-    prepared: Prepared, started: Sequence[Started], variables: Mapping[str, str]
+    prepared: Prepared,
+    started: Sequence[Started],
+    variables: Mapping[str, str],
+    reports: ReportsTo | None = None,
 ) -> None:
     """Point ``D/env``, ``D/env.json`` and ``D/shim`` at a tree; remove trees that nobody uses.
+
+    ``reports`` is the builder that its starts are told to.
 
     Raises:
         NotWritable: the directory cannot be written.
@@ -74,6 +84,7 @@ def point_deployment(
             found.published.entry.environment: found.published.environment.to_dict()
             for found in started
         },
+        "reports": reports.to_dict() if reports is not None else None,
     }
     text = json.dumps(env_json, indent=1, sort_keys=True) + "\n"
     point_at(prepared.tree, env=env.encode(), env_json=text.encode())

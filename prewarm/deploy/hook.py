@@ -66,7 +66,7 @@ def run_hook(wanted: Wanted, environ: Mapping[str, str], *, tell: Tell = lambda 
             prepared = prepare(wanted.into, bundles, at_hand=source.at_hand)
             variables = start_variables(prepared, started, environ, warnings)
             variables |= eager if len(started) < len(wanted.models) else {}
-            point_deployment(prepared, started, variables)
+            point_deployment(prepared, started, variables, wanted.reports)
             mark_used((bundle.cache_dir, bundle.sha256) for bundle in bundles)
             source.remember()
         except PrewarmError as error:

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from prewarm.deploy.address import Address
 from prewarm.deploy.private import Prepared
 from prewarm.deploy.published import Published
+from prewarm.deploy.reports_to import ReportsTo
 from prewarm.errors import PrewarmError
 
 OnMiss = Literal["cold", "eager", "fail"]
@@ -31,7 +32,7 @@ class Wanted:
 
     ``facts`` stand for the environment where the server's machine cannot be seen (``--for``);
     ``trust`` holds public keys, or files that do. The hook ends after ``timeout_s``, and what it
-    waits for the builder (``wait_s``) is not counted.
+    waits for the builder (``wait_s``) is not counted. Its starts are told to ``reports``.
     """
 
     models: tuple[str, ...]
@@ -45,6 +46,7 @@ class Wanted:
     facts: tuple[tuple[str, str], ...] = ()
     wait_s: float = 0.0
     timeout_s: float = TIMEOUT_S
+    reports: ReportsTo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +68,17 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the hook did: the variables to start with, and what was missed."""
+    """What the hook did: the variables to start with, and what was missed.
+
+    ``published`` is what it chose from.
+    """
 
     variables: dict[str, str]
     started: tuple[Started, ...]
     misses: tuple[Miss, ...]
     prepared: Prepared | None
     warnings: tuple[str, ...]
+    published: tuple[Published, ...] = ()
 
 
 def missed(error: Exception, on_miss: OnMiss) -> Outcome:

@@ -46,7 +46,7 @@ def read_starts(into: Path, *, has_triton: bool) -> tuple[Start, ...]:
     starts = sorted(
         (int(match[1]), int(match[2]), path) for match, path in found if match and path.is_dir()
     )
-    read_events, fold = _torchside("events").read_events, _torchside("report").fold
+    read_events, fold = torchside_by_path("events").read_events, torchside_by_path("report").fold
     told = ((at_ns, pid, path, read_events(str(path))) for at_ns, pid, path in starts)
     return tuple(
         Start(path.name, at_ns / _NS_PER_S, pid, fold(events, has_triton=has_triton))
@@ -55,7 +55,8 @@ def read_starts(into: Path, *, has_triton: bool) -> tuple[Start, ...]:
     )
 
 
-def _torchside(name: str) -> ModuleType:
+def torchside_by_path(name: str) -> ModuleType:
+    """Return a module of ``torchside``, loaded by its path."""
     if _LOADED not in sys.modules:
         spec = importlib.util.spec_from_file_location(
             _LOADED, TORCHSIDE / "__init__.py", submodule_search_locations=[str(TORCHSIDE)]

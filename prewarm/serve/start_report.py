@@ -46,6 +46,7 @@ class StartReport(Body):
     calls: Tables = Field(default_factory=list)
     graphs: Tables | None = None
     processes: Tables = Field(default_factory=list)
+    differs: Tables = Field(default_factory=list)
     not_watched: Texts = Field(default_factory=list)
 
     @property

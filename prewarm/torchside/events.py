@@ -17,18 +17,20 @@ import time
 
 TYPE_CHECKING = False  # typing is not imported in a shim; type checkers take this name as true
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 
 class EventLog:
-    """Appends events of this process, and of processes forked from it.
+    """Appends events of this process, and of processes forked from it, to files in one directory.
 
-    To files in one directory.
+    ``listener`` is told the name of each event that was written.
     """
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.dropped = 0
+        self.listener: Callable[[str], None] | None = None
         self._descriptor: int | None = None
         self._pid: int | None = None
         self._lock = threading.RLock()
@@ -41,6 +43,8 @@ class EventLog:
             line = json.dumps(record, default=str) + "\n"
             with self._lock:
                 os.write(self._open(), line.encode("utf-8", "replace"))
+            if self.listener is not None:
+                self.listener(event)
         except Exception:
             self.dropped += 1
 

@@ -72,7 +72,7 @@ def gather(device: str, threads: int, library: str) -> dict[str, str | None]:
         "cxx": os.path.basename(cxx) if cxx else None,
         "cxx_version": _cxx_version(cxx) if cxx else None,
         "threads": str(threads if threads > 0 else _default_threads()),
-        "build_paths": _build_paths(torch_dir) if torch_dir else None,
+        "build_paths": build_paths(torch_dir) if torch_dir else None,
         "variables": json.dumps(_variables(os.environ), sort_keys=True),
         "device": "cpu",
         "capability": None,
@@ -126,7 +126,7 @@ def _cxx_version(cxx: str) -> str | None:
     return done.stdout.partition("\n")[0].strip() or None
 
 
-def _build_paths(torch_dir: str) -> str:
+def build_paths(torch_dir: str) -> str:
     """Digest the directories in the command that inductor hashes: another virtualenv misses."""
     paths = [
         sysconfig.get_path("include"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    Imported = Callable[[ModuleType], None]
+    Imported = Callable[[ModuleType], object]
     #: Called before a module's code runs; what it returns is called when the code has ended.
     Before = Callable[[ModuleType], Callable[[], None] | None]
 

@@ -8,6 +8,7 @@ unset is all, ``0`` is none, else a list of names.
   and tunes; an entry may need them.
 - ``instruction_set``, ``guard_timing``, ``trace_names`` and ``collector`` only save work that each
   warm start repeats; nothing that is computed depends on them.
+- ``comparison`` holds what was recorded against this process, and comes first (comparison.py).
 """
 
 from __future__ import annotations
@@ -20,15 +21,21 @@ from .imports import when_imported
 
 TYPE_CHECKING = False  # typing is not imported in a shim; type checkers take this name as true
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, MutableMapping
     from types import ModuleType
 
+    from .comparison import Comparison
     from .deployment import Deployment
 
     Make = Callable[[ModuleType, Deployment], bool]
     Before = Callable[[ModuleType], Callable[[], None]]
 
 VARIABLE = "PREWARM_MENDS"
+
+#: The name of the last comparison, which is switched as the mends are.
+COMPARISON = "comparison"
+
+_GRAPHS = "torch._inductor.compile_fx"
 
 
 class Mend:
@@ -104,16 +111,44 @@ MENDS = (
 class Mends:
     """The mends of this process; ``made`` names those that were needed and could be made."""
 
-    def __init__(self, deployment: Deployment, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        environ: MutableMapping[str, str],
+        comparison: Comparison | None = None,
+    ) -> None:
         self.made: list[str] = []
         self._deployment = deployment
+        self._environ = environ
+        self._comparison = comparison
         switch = environ.get(VARIABLE)
         named = switch.replace(",", " ").split() if switch else None
+        self._compares = comparison is not None and (named is None or COMPARISON in named)
         self._waiting = {mend.module: mend for mend in MENDS if named is None or mend.name in named}
 
-    def start(self) -> None:
-        """Begin to wait for the modules; nothing of torch is imported by it."""
+    def start(self, torch: ModuleType | None = None) -> None:
+        """Compare, set the deployment's variables and begin to wait for the modules.
+
+        Nothing of torch is imported by it; ``torch`` is its package, whose code has not run yet.
+        """
+        self._compare(torch)
         when_imported(frozenset(self._waiting), self._imported, self._before)
+
+    def _compare(self, torch: ModuleType | None) -> None:
+        caches = True
+        if self._comparison is not None and self._compares:
+            try:
+                place = getattr(torch, "__file__", None)
+                self._comparison.start(os.path.dirname(place) if place else None)
+            except Exception as error:
+                sys.stderr.write(
+                    "prewarm: this process is not compared: %s: %s\n"
+                    % (type(error).__name__, error)
+                )
+            caches = not self._comparison.refused
+        self._deployment.set_variables(self._environ, caches=caches)
+        if self._compares and self._comparison is not None and self._deployment.has_device:
+            when_imported(frozenset((_GRAPHS,)), self._comparison.watch_device)
 
     def _before(self, module: ModuleType) -> Callable[[], None] | None:
         mend = self._waiting.get(module.__name__)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .graphs import fold_graphs, without_restarts
+from .recompiles import count_recompiles
 
 Event = dict[str, Any]
 
@@ -43,7 +44,7 @@ def fold(events: list[Event], has_triton: bool) -> dict[str, Any]:
     missing = _missing(events)
     blind = not events or any(event.get("dropped") for event in events)
     counts = _count(events)
-    counts["recompiles"] = _recompiles(events)
+    counts["recompiles"] = count_recompiles(events)
     report: dict[str, Any] = {}
     for name, field in _COUNTS.items():
         report[name] = None if blind or field in missing else counts.get(name, 0)
@@ -65,6 +66,11 @@ def fold(events: list[Event], has_triton: bool) -> dict[str, Any]:
         _process(event, events, "graph_runs" in missing)
         for event in events
         if event["event"] == "start"
+    ][:_KEPT]
+    report["differs"] = [
+        {name: event.get(name) for name in ("fact", "recorded", "present", "refused")}
+        for event in events
+        if event["event"] == "differs"
     ][:_KEPT]
     report["not_watched"] = sorted(
         {
@@ -140,25 +146,6 @@ def _names(event: Event) -> tuple[str, ...]:
     if kind == "limit":
         return ("limits_hit",)
     return ()
-
-
-def _recompiles(events: list[Event]) -> int:
-    """Count frames traced again that no declared call explains.
-
-    A static size is a graph of its own, so the first call of each declared size traces its frames
-    again by design; the same call made once more, or a call that nobody declared, must not.
-    """
-    unexplained, pending = 0, 0
-    known: set[str] = set()
-    for event in events:
-        if event["event"] == "frame" and event.get("again"):
-            pending += 1
-        elif event["event"] == "call":
-            name = repr((event.get("shape_set"), event.get("sizes")))
-            unexplained += pending if name in known else 0
-            known.add(name)
-            pending = 0
-    return unexplained + pending
 
 
 def _changed_files(events: list[Event]) -> list[str] | None:

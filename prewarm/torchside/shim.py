@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from .deployment import Deployment
+    from .events import EventLog
     from .mends import Mends
     from .watch import Watcher
 
@@ -37,58 +38,65 @@ def start(environ: MutableMapping[str, str]) -> None:
     """Start what the variables ask for when torch is imported; a second call changes nothing."""
     global _waiting
     if "torch" in sys.modules:
-        begin(environ)
+        begin(environ, sys.modules["torch"])
     elif not _waiting:
         _waiting = True
-
-        def before(module: ModuleType) -> None:
-            begin(environ)
-
-        when_imported(frozenset(("torch",)), lambda module: None, before)
+        when_imported(
+            frozenset(("torch",)), lambda module: None, lambda module: begin(environ, module)
+        )
 
 
-def begin(environ: MutableMapping[str, str]) -> None:
+def begin(environ: MutableMapping[str, str], torch: ModuleType) -> None:
     """Start what the variables ask for now; what fails is told and left as upstream has it."""
     try:
-        _begin(environ)
+        _begin(environ, torch)
     except Exception as error:  # a shim must never keep a server from importing torch
         sys.stderr.write("prewarm: the shim is off: %s: %s\n" % (type(error).__name__, error))
 
 
-def _begin(environ: MutableMapping[str, str]) -> None:
-    deployment = _start_mends(environ)
-    _start_watching(environ, deployment)
+def _begin(environ: MutableMapping[str, str], torch: ModuleType) -> None:
+    global mends, watcher
+    log = None if watcher is not None else _event_log(environ)
+    deployment = None if mends is not None else _deployment(environ)
+    if deployment is not None:
+        from .comparison import Comparison
+        from .mends import Mends
+
+        tell = log.write if log is not None else _nobody
+        comparison = Comparison(deployment, environ, tell)
+        mends = Mends(deployment, environ, comparison)
+        mends.start(torch)
+    if log is None:
+        return
+    from .watch import Watcher
+
+    watcher = Watcher(log, environ)
+    if deployment is not None and deployment.reports:
+        from .telling import Telling
+
+        Telling(deployment, log, watcher.look).start()
+    watcher.start()
 
 
-def _start_mends(environ: MutableMapping[str, str]) -> Deployment | None:
-    global mends
+def _deployment(environ: MutableMapping[str, str]) -> Deployment | None:
     directory = environ.get("PREWARM_DIR")
-    if mends is not None or not directory:
+    if not directory:
         return None
     from .deployment import read_deployment
 
-    deployment = read_deployment(directory)
-    if deployment is None:
-        return None
-    deployment.set_variables(environ)
-    from .mends import Mends
-
-    mends = Mends(deployment, environ)
-    mends.start()
-    return deployment
+    return read_deployment(directory)
 
 
-def _start_watching(environ: MutableMapping[str, str], deployment: Deployment | None) -> None:
-    global watcher
-    if watcher is not None:
-        return
+def _event_log(environ: MutableMapping[str, str]) -> EventLog | None:
     from .report_place import report_directory
 
     directory = report_directory(environ)
     if directory is None:
-        return
+        return None
     from .events import EventLog
-    from .watch import Watcher
 
-    watcher = Watcher(EventLog(directory), environ)
-    watcher.start()
+    return EventLog(directory)
+
+
+def _nobody(event: str, **fields: object) -> None:
+    """Tell an event where nothing is reported."""

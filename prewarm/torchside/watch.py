@@ -97,13 +97,19 @@ class Watcher:
         """Record the files that changed; once per process, and never in a forked copy of it."""
         if self._finished or not self._began or os.getpid() != self._pid:
             return
+        self.look()
         self._finished = True
+        self.log.write("finish", dropped=self.log.dropped)
+
+    def look(self) -> None:
+        """Record the files that changed up to now."""
+        if self._finished:
+            return
         found: list[str] = []
         for label, path in files.watched_directories(self._environ).items():
             for name in files.changed(self._before.get(label, {}), files.snapshot(path)):
                 found.append(label + ": " + name)
         self.log.write("files", changed=found[:200], count=len(found))
-        self.log.write("finish", dropped=self.log.dropped)
 
     def call(self, shape_set: str, sizes: Mapping[str, Any]) -> _Call:
         """Return a context that records one declared call.

@@ -122,7 +122,7 @@ def test_a_missing_compiler_is_none() -> None:
 
 
 def test_another_interpreter_path_changes_the_build_paths() -> None:
-    assert facts["_build_paths"]("/a/torch") != facts["_build_paths"]("/b/torch")
+    assert facts["build_paths"]("/a/torch") != facts["build_paths"]("/b/torch")
 
 
 def test_without_a_gpu_a_cuda_model_has_no_device() -> None:
