@@ -8,14 +8,26 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 
 from prewarm.cli.columns import Cell, aligned
-from prewarm.cli.options import argv_of, example, json_option, settings_flags, settings_to_read
-from prewarm.deploy.address import directory_of
+from prewarm.cli.options import (
+    argv_of,
+    example,
+    json_option,
+    manifest_option,
+    settings_flags,
+    settings_to_read,
+    trust_option,
+)
+from prewarm.deploy.deadline import Deadline
 from prewarm.deploy.explain import Explanation, Here, explain
+from prewarm.deploy.keep import keep_for
+from prewarm.deploy.opened_source import open_source
+from prewarm.deploy.outcome import TIMEOUT_S
 from prewarm.deploy.published import Published
 from prewarm.environment import Difference
 
@@ -34,7 +46,8 @@ _TITLES = ("fact", "recorded", "here", "cost")
 )
 @click.argument("model")
 @click.option("--interpreter", default="", help="The server's Python, as a command line.")
-@click.option("--manifest", help="The cache directory to read. Default: --cache-dir.")
+@manifest_option
+@trust_option
 @click.option("--deep", is_flag=True, help="Ask torch itself too, in a child: takes seconds.")
 @settings_flags()
 @json_option
@@ -42,6 +55,7 @@ def command(
     model: str,
     interpreter: str,
     manifest: str | None,
+    trust: tuple[str, ...],
     deep: bool,
     flags: dict[str, object],
     as_json: bool,
@@ -52,8 +66,14 @@ def command(
     here, the registry. MODEL is a name, an alias or a path. Ends with 1 if it would not start warm.
     """
     argv = argv_of(interpreter)
-    address, settings = settings_to_read(manifest, flags)
-    cache_dir = directory_of(address)
+    address, settings = settings_to_read(manifest, {**flags, "trust": trust})
+    source = open_source(
+        address,
+        keep_for(os.environ, Path(os.devnull)),
+        Deadline(TIMEOUT_S),
+        trust=settings.trust if settings else trust,
+        token_file=settings.token_file if settings else None,
+    )
     places = (settings.registry, settings.state_dir) if settings else (None, None)
     here = Here(argv, os.environ, *places)
 
@@ -63,7 +83,7 @@ def command(
 
         return ask_deep(published.entry.variables, published.environment, argv, os.environ)
 
-    told = explain(model, cache_dir, here, ask_deep=ask if deep else None)
+    told = explain(model, source, here, ask_deep=ask if deep else None)
     if as_json:
         click.echo(json.dumps(_to_dict(told), indent=2))
     else:

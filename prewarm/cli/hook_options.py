@@ -17,7 +17,13 @@ from typing import Any, TypeVar
 import click
 
 from prewarm.cli.hook_telling import progress
-from prewarm.cli.options import argv_of, settings_flags, settings_to_read
+from prewarm.cli.options import (
+    argv_of,
+    manifest_option,
+    settings_flags,
+    settings_to_read,
+    trust_option,
+)
 from prewarm.cli.time_limit import time_limit
 from prewarm.config import user_cache_dir
 from prewarm.deploy.hook import run_hook
@@ -57,12 +63,7 @@ class HookOptions:
 
 _OPTIONS = (
     click.option("--into", type=_PATH, help="The private directory. Default: in the user's cache."),
-    click.option(
-        "--manifest",
-        metavar="WHERE",
-        help="A directory, unix:SOCKET or URL of a builder. Default: --cache-dir. "
-        "[PREWARM_MANIFEST]",
-    ),
+    manifest_option,
     click.option(
         "--wait",
         "wait_s",
@@ -88,12 +89,7 @@ _OPTIONS = (
         "or fail (exit 3, 4, 5).",
     ),
     click.option("--interpreter", default="", help="The server's Python, as a command line."),
-    click.option(
-        "--trust",
-        multiple=True,
-        metavar="KEY",
-        help="A builder's public key, or a file with some; may be repeated. [PREWARM_TRUST]",
-    ),
+    trust_option,
     click.option(
         "--for",
         "facts",

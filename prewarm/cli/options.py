@@ -90,6 +90,19 @@ def settings_to_read(
         return address, None
 
 
+manifest_option = click.option(
+    "--manifest",
+    metavar="WHERE",
+    help="A directory, unix:SOCKET or URL of a builder. Default: --cache-dir. [PREWARM_MANIFEST]",
+)
+
+trust_option = click.option(
+    "--trust",
+    multiple=True,
+    metavar="KEY",
+    help="A builder's public key, or a file with some; may be repeated. [PREWARM_TRUST]",
+)
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable fields.")
 
 

@@ -80,17 +80,6 @@ def unix_endpoint(path: Path) -> Endpoint:
     return Endpoint("unix", "localhost", 0, str(path))
 
 
-def directory_of(address: Address) -> Path:
-    """Return the directory of an address.
-
-    Raises:
-        ConfigError: it is none.
-    """
-    if isinstance(address, Path):
-        return address
-    raise ConfigError(f"--manifest {address}: this needs a directory", code="not_yet")
-
-
 def _wrong(text: str, why: str) -> ConfigError:
     shown = text if "@" not in text else text.rpartition("@")[2]
     return ConfigError(f"--manifest {shown[:200]}: {why}; expected {_EXPECTED}")

@@ -209,6 +209,7 @@ class Download:
         with write_errors(path):
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
+            os.fchmod(lock, 0o600)  # whatever the umask
             while not _locked(lock):
                 self.tell("waiting for another hook that fetches it")
                 self.deadline.pause(_LOOK_S)
@@ -244,6 +245,7 @@ def _open_part(path: Path) -> Iterator[int]:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
             raise OSError(errno.EPERM, "is no file of this user's own")
+        os.fchmod(file, 0o600)
         yield file
     finally:
         os.close(file)

@@ -7,7 +7,6 @@ cannot be told before it starts; its start report names it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +20,10 @@ from prewarm.deploy.fatal_variables import (
     other_directories,
     without_fatal,
 )
-from prewarm.deploy.published import Published, read_published
+from prewarm.deploy.published import Published, published_of
 from prewarm.deploy.registry_now import changed_since
 from prewarm.deploy.select import Nearest, nearest
+from prewarm.deploy.source import Source
 from prewarm.environment import INFORMATIVE, Difference, Environment, told_and_implied
 from prewarm.errors import ManifestUnavailable, NotWarm, PrewarmError
 from prewarm.registry.checkpoint import Checkpoint, CheckpointFile
@@ -92,7 +92,7 @@ class Looked:
 
 
 def explain(
-    model: str, cache_dir: Path, here: Here, *, ask_deep: AskDeep | None = None
+    model: str, source: Source, here: Here, *, ask_deep: AskDeep | None = None
 ) -> Explanation:
     """Return whether a model, by its name, an alias or a path, would start warm here.
 
@@ -103,7 +103,7 @@ def explain(
     """
     warnings: list[str] = []
     try:
-        published = read_published(cache_dir, uid=os.geteuid(), warn=warnings.append)
+        published = published_of(source.manifests(), where=source.where(), warn=warnings.append)
         candidates, caveat = candidates_for(model, published)
     except (ManifestUnavailable, NotWarm) as error:
         return _from_state(model, here, error)

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from prewarm.deploy.choosing import Choosing
 from prewarm.deploy.deadline import Deadline
 from prewarm.deploy.deployment_file import point_deployment, start_variables
+from prewarm.deploy.keep import keep_for
 from prewarm.deploy.opened_source import open_source
 from prewarm.deploy.outcome import EAGER_VARIABLES, Miss, Outcome, Started, Tell, Wanted
 from prewarm.deploy.private import BundleFile, prepare
@@ -37,7 +38,14 @@ def run_hook(wanted: Wanted, environ: Mapping[str, str], *, tell: Tell = lambda 
     warnings: list[str] = []
     deadline = Deadline(wanted.timeout_s)
     try:
-        source = open_source(wanted, environ, deadline, tell)
+        source = open_source(
+            wanted.manifest,
+            keep_for(environ, wanted.into),
+            deadline,
+            trust=wanted.trust,
+            token_file=wanted.token_file,
+            tell=tell,
+        )
     except PrewarmError as error:
         if wanted.on_miss == "fail":
             raise

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
-from prewarm.deploy.address import unix_endpoint
+from prewarm.deploy.address import Address, unix_endpoint
 from prewarm.deploy.deadline import Deadline
 from prewarm.deploy.directory import Directory
-from prewarm.deploy.keep import keep_for
-from prewarm.deploy.outcome import Tell, Wanted
+from prewarm.deploy.keep import Keep
+from prewarm.deploy.outcome import Tell
 from prewarm.deploy.source import Source
 from prewarm.store.trusted_keys import trusted_keys
 
 
 def open_source(
-    wanted: Wanted, environ: Mapping[str, str], deadline: Deadline, tell: Tell
+    address: Address,
+    keep: Keep,
+    deadline: Deadline,
+    *,
+    trust: Sequence[str] = (),
+    token_file: Path | None = None,
+    tell: Tell = lambda _: None,
 ) -> Source:
-    """Return the source that a deployment names.
+    """Return the source at an address; ``trust`` holds public keys, or files that do.
 
     Raises:
         ConfigError: a trusted key is none, or the token's file cannot be used.
     """
-    keys = trusted_keys(wanted.trust)
-    keep = keep_for(environ, wanted.into)
-    address = wanted.manifest
+    keys = trusted_keys(trust)
     if isinstance(address, Path):
         # A socket may be named by its path alone.
         if not _is_socket(address):
@@ -33,7 +37,7 @@ def open_source(
     # HTTP takes 40 ms to import, which who reads a directory need not pay.
     from prewarm.deploy.builder import Builder
 
-    return Builder(address, keys, keep, deadline, tell, token_file=wanted.token_file)
+    return Builder(address, keys, keep, deadline, tell, token_file=token_file)
 
 
 def _is_socket(path: Path) -> bool:

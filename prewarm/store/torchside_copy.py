@@ -8,7 +8,6 @@ goes on ``PYTHONPATH``.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from pathlib import Path
 
@@ -29,14 +28,13 @@ def copy_torchside(into: Path) -> None:
     ``into`` must not exist.
     """
     package = into / "prewarm_torchside"
-    package.mkdir(parents=True)
+    for directory in (into, package):
+        directory.mkdir(parents=True)
+        directory.chmod(0o755)
     for file in _sources():
         shutil.copyfile(file, package / file.name)
+        (package / file.name).chmod(0o644)
     (package / "sitecustomize.py").replace(into / "sitecustomize.py")
-    for directory, _, names in os.walk(into):
-        Path(directory).chmod(0o755)
-        for name in names:
-            (Path(directory) / name).chmod(0o644)
 
 
 def _sources() -> list[Path]:

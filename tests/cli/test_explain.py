@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from prewarm.store.status import Status
+
 from ..deploy.conftest import Publisher, present_facts
+from ..serve.served import Served, record
 
 __all__ = ["present_facts"]
 
@@ -135,3 +138,17 @@ def test_doctor_fails_for_a_variable_that_switches_caches_off(
     assert code == 1
     assert [one["level"] for one in found] == ["fail"]
     assert "every start compiles everything" in found[0]["found"]
+
+
+def test_a_builder_is_asked_over_its_socket(tmp_path: Path, prewarm: Prewarm) -> None:
+    with Served(tmp_path / "builder").running() as served:
+        served.add_entry("minilm/v1", Status.WARM, record=record())
+        served.publish()
+
+        code, out, _ = prewarm(
+            "explain", "minilm/v1", "--manifest", f"unix:{served.unix_path}", "--json"
+        )
+
+    told = json.loads(out)
+    assert (code, told["status"]) == (1, "warm")
+    assert told["differences"], "the environment of the served entry is not this one"

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from prewarm.deploy.deadline import Deadline
 from prewarm.deploy.deep import compare_deep
 from prewarm.deploy.explain import Explanation, Here, explain, explain_all
+from prewarm.deploy.keep import Keep
+from prewarm.deploy.opened_source import open_source
 from prewarm.deploy.published import read_published
 from prewarm.store.database import Database
 from prewarm.store.status import Status
@@ -27,7 +30,9 @@ def told(publish: Publisher) -> Explain:
     def run(model: str = "minilm/v1", **how: Any) -> Explanation:
         ask = how.pop("ask_deep", None)
         here = Here(**{"interpreter": (), "environ": {}, **how})
-        return explain(model, publish.cache_dir, here, ask_deep=ask)
+        keep = Keep(publish.root / "keep", lasting=True)
+        source = open_source(publish.cache_dir, keep, Deadline(20))
+        return explain(model, source, here, ask_deep=ask)
 
     return run
 
