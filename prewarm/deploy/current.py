@@ -21,6 +21,7 @@ from pathlib import Path
 
 from prewarm.deploy.private import SHIM
 from prewarm.errors import NotWritable
+from prewarm.store.limited_file import read_limited_file
 from prewarm.store.whole_file import is_part, write_errors, write_whole
 
 ENV = "env"
@@ -74,8 +75,9 @@ def point_at(tree: Path, *, env: bytes, env_json: bytes) -> None:
 
 def write_changed(path: Path, data: bytes) -> None:
     """Write a file whole unless it holds just this, readable by all."""
-    with suppress(OSError):
-        if path.stat().st_mode & 0o777 == 0o644 and path.read_bytes() == data:
+    with suppress(OSError, ValueError):
+        found = path.lstat().st_mode
+        if found & 0o777 == 0o644 and read_limited_file(path, len(data)) == data:
             return
     write_whole(path, data, mode=0o644)
 

@@ -13,6 +13,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from prewarm.plain_text import is_plain
+from prewarm.store.limited_file import read_limited_file
 from prewarm.store.whole_file import write_whole
 
 FORMAT = 1
@@ -21,6 +23,9 @@ NAME = "listing.json"
 #: A listing of 100,000 files is 12 MB; what is larger is not ours.
 _LIMIT_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 20
+
+#: What comes from no bundle.
+_OURS = "shim/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +46,36 @@ class Listing:
     files: dict[str, Written]
 
 
-def read_listing(tree: Path) -> Listing | None:
-    """Return the listing of a tree, or None where there is none that can be used."""
+def read_listing(tree: Path, *, least_files: int = 0) -> Listing | None:
+    """Return the listing of a tree, or None where there is none that can be used.
+
+    One that names fewer than ``least_files`` beside the shim's is not of bundles that hold so many.
+    """
     path = tree / NAME
     try:
-        if path.stat().st_size > _LIMIT_BYTES:
-            return None
-        found = json.loads(path.read_bytes())
-        if found["format"] != FORMAT:
+        found = json.loads(read_limited_file(path, _LIMIT_BYTES))
+        of_bundles = sum(not name.startswith(_OURS) for name in found["files"])
+        if found["format"] != FORMAT or of_bundles < least_files:
             return None
         return Listing(
             bundles=tuple(found["bundles"]),
             torchside=found["torchside"],
             files={
-                name: Written(int(size_bytes), int(mtime_ns), str(sha256))
+                _name(name): Written(int(size_bytes), int(mtime_ns), str(sha256))
                 for name, (size_bytes, mtime_ns, sha256) in found["files"].items()
             },
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (
+        OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError,
+    ):  # fmt: skip
         return None
+
+
+def _name(name: str) -> str:
+    # A NUL or half a surrogate pair can be in no path, so nothing could be looked at.
+    if not is_plain(name):
+        raise ValueError(f"{name!r} is no name of a file in a bundle")
+    return name
 
 
 def write_listing(tree: Path, listing: Listing) -> None:

@@ -92,15 +92,16 @@ def prepare(into: Path, bundles: Sequence[BundleFile], *, at_hand: AtHand = _lie
     """
     unique = tuple({bundle.sha256: bundle for bundle in bundles}.values())
     tree = into / tree_name(unique)
+    least_files = max(bundle.files for bundle in unique)
     torchside = torchside_digest()
-    listing = read_listing(tree)
+    listing = read_listing(tree, least_files=least_files)
     if listing is not None and listing.torchside == torchside and _looks_right(tree, listing):
         require_usable(tree, CACHES, listing.files)
         return Prepared(tree, filled=False, put_back=0)
     make_directory(into)
     with _lock(into), write_errors(tree):
         _remove_dead_fillings(into)
-        listing = read_listing(tree)
+        listing = read_listing(tree, least_files=least_files)
         if not tree.is_dir():
             _fill(into, tree, unique, torchside, at_hand)
             return Prepared(tree, filled=True, put_back=0)

@@ -7,12 +7,15 @@ that runs out, is told by its name. Used by the banks in tests/store and tests/d
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from prewarm.cli.main import main as main_of_prewarm
 from prewarm.errors import PrewarmError
 from prewarm.store.bundle import unpack
 from prewarm.store.manifest_files import read_manifest
@@ -32,6 +35,14 @@ def _signed(path: str, key: str) -> None:
     read_signed_manifest(Path(path), [key])
 
 
+def _command(words: list[str]) -> list[object]:
+    """Run a command of prewarm and return how it ended."""
+    told = io.StringIO()
+    with contextlib.redirect_stderr(told), contextlib.redirect_stdout(io.StringIO()):
+        code = main_of_prewarm(words)
+    return ["ended", code, "", told.getvalue()]
+
+
 READERS: dict[str, Callable[..., None]] = {
     "unpack": _unpack, "manifest": _manifest, "signed": _signed,
 }  # fmt: skip
@@ -43,14 +54,17 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
     for line in sys.stdin:
         name, *arguments = json.loads(line)
+        told: list[object]
         try:
-            READERS[name](*arguments)
+            if name == "command":
+                told = _command(arguments)
+            else:
+                READERS[name](*arguments)
+                told = ["taken", "", "", ""]
         except PrewarmError as error:
             told = ["refused", type(error).__name__, error.code, str(error)]
         except BaseException as error:
             told = ["broke", type(error).__name__, "", str(error)]
-        else:
-            told = ["taken", "", "", ""]
         print(json.dumps(told), flush=True)
 
 
