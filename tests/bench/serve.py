@@ -1,7 +1,7 @@
 """The figures of the HTTP side: answers a second, and the memory of a hundred downloads.
 
 The server runs in a process of its own, from this file; server and load share the machine's cores.
-``run.py`` makes the house and holds the figures against their limits.
+``serving.py`` makes the house and holds the figures against their limits.
 """
 
 from __future__ import annotations
@@ -44,16 +44,17 @@ def answers(root: Path, *, count: int, encoding: str | None = None) -> Measured:
     request = f"GET /v1/manifest HTTP/1.1\r\nHost: localhost\r\n{accept}\r\n".encode()
     with serving(root) as (pid, port):
         asyncio.run(_load(port, request, CONNECTIONS))  # the first of each connection is no figure
-        return _measured(pid, lambda: asyncio.run(_load(port, request, count)))
+        return measured(pid, lambda: asyncio.run(_load(port, request, count)))
 
 
 def downloads(root: Path, sha256: str) -> Measured:
     """Download one bundle a hundred times at once over the Unix socket, and check each."""
     with serving(root) as (pid, _):
-        return _measured(pid, lambda: asyncio.run(_download(root / "sock", sha256)))
+        return measured(pid, lambda: asyncio.run(_download(root / "sock", sha256)))
 
 
-def _measured(pid: int, work: Callable[[], None]) -> Measured:
+def measured(pid: int, work: Callable[[], None]) -> Measured:
+    """Do some work, and say what it took and what became of the server's memory."""
     before_mb = _resident_mb(pid, "VmRSS")
     started_s = time.perf_counter()
     work()

@@ -1,6 +1,4 @@
-"""The figures of the watching, from one command, with the machine named.
-
-    python tests/bench/watching.py [--out FILE] [--only latency|idle|rescan]
+"""The figures of the watching.
 
 ``latency``: from the last write of a safetensors checkpoint to its job, through a real service with
 the fake child; the quiet time is part of it. ``idle``: the service with 1,000 checkpoints of 10
@@ -10,57 +8,28 @@ files, by a process that has looked before.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from bench.run import Figure, machine
+from bench.figure import Figure
 from shop import DECLARATION, FAKE
 
 from prewarm.registry.scan import scan_registry
 from prewarm.registry.scan_memory import ScanMemory
-from prewarm.store.timestamp import timestamp
 
 ROUNDS = 5
 QUIET_S = 1.0
 IDLE_S = 60.0
 FILES = 10
 SERVE = [sys.executable, "-m", "prewarm.cli", "serve", "--log-format", "json"]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--only", choices=list(PARTS))
-    options = parser.parse_args()
-    figures = []
-    for name, part in PARTS.items():
-        if options.only in (None, name):
-            with tempfile.TemporaryDirectory(prefix="prewarm-bench-") as root:
-                figures += part(Path(root))
-    for figure in figures:
-        mark = "ok  " if figure.holds else "OVER"
-        print(
-            f"{mark} {figure.name}: {figure.measured:.3f} {figure.unit} (at most {figure.limit:g})"
-        )
-    print(json.dumps(machine()))
-    if options.out:
-        result = {"machine": machine(), "at": timestamp(time.time())}
-        result["figures"] = [asdict(figure) | {"holds": figure.holds} for figure in figures]
-        options.out.write_text(json.dumps(result, indent=2) + "\n")
-    return 0 if all(figure.holds for figure in figures) else 1
 
 
 # -- registries
@@ -162,7 +131,7 @@ def serving(root: Path, registry: Path) -> Iterator[Service]:
 # -- figures
 
 
-def latency(root: Path) -> list[Figure]:
+def latency_figures(root: Path) -> list[Figure]:
     registry = write_registry(root, 0)
     took = []
     with serving(root, registry) as service:
@@ -175,7 +144,7 @@ def latency(root: Path) -> list[Figure]:
     return [Figure(name, max(took) - QUIET_S, 1.0, "s")]
 
 
-def idle(root: Path) -> list[Figure]:
+def idle_figures(root: Path) -> list[Figure]:
     """Nothing is declared for the thousand but one: what is measured is watching, not building."""
     registry = write_registry(root, 1_000, match="model-0000/v0")
     with serving(root, registry) as service:
@@ -191,7 +160,7 @@ def idle(root: Path) -> list[Figure]:
     ]
 
 
-def rescan(root: Path) -> list[Figure]:
+def rescan_figures(root: Path) -> list[Figure]:
     registry = write_registry(root, 10_000)
     memory = ScanMemory()
     took = []
@@ -204,9 +173,3 @@ def rescan(root: Path) -> list[Figure]:
         Figure("first scan of 10,000 checkpoints of 10 files", took[0], 20.0, "s"),
         Figure("full rescan of 10,000 checkpoints of 10 files", max(took[1:]), 5.0, "s"),
     ]
-
-
-PARTS = {"latency": latency, "idle": idle, "rescan": rescan}
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,0 +1,67 @@
+"""The history of a service that has run for long: its tables are full to their bounds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from typing import Any
+
+from prewarm.build.house import MOST_RETIRED
+from prewarm.store.database import DATABASE_NAME, Database
+from prewarm.store.entries import Entry
+from prewarm.store.reports import MOST_OF_A_MODEL, MOST_REPORTS
+from prewarm.store.status import Status
+from prewarm.store.timestamp import timestamp
+
+from .registry import weights
+
+#: How a checkpoint's life went: built, changed twice, gone.
+_LIFE = (
+    *(Status.BUILDING, Status.PROVING, Status.WARM, Status.STALE, Status.QUEUED) * 2,
+    Status.BUILDING, Status.PROVING, Status.WARM, Status.RETIRED,
+)  # fmt: skip
+
+
+def long_history(shop: Any) -> None:
+    """Fill the tables with what one real checkpoint left, under other names."""
+    model = shop.root / "registry" / "first"
+    model.mkdir()
+    (model / "config.json").write_text('{"model_type": "bert"}')
+    (model / "model.safetensors").write_bytes(weights(0))
+    (model / "behaviour.json").write_text(json.dumps({"graph": "first"}))
+    assert shop.scan().all_warm
+    entry = shop.entry("first")
+    shutil.rmtree(model)
+    began_s = time.time() - 86_400
+    with Database(shop.settings.state_dir / DATABASE_NAME) as database:
+        database.retire_missing([], at=timestamp(began_s))
+        fill(database, entry, began_s)
+
+
+def fill(database: Database, entry: Entry, began_s: float) -> None:
+    with database.transaction():
+        for number in range(MOST_RETIRED):
+            at, name = timestamp(began_s + number), f"former-{number:04}/v1"
+            database.see_checkpoint(
+                name, f"/former/{number}", digest=None, architecture=None, at=at
+            )
+            made = database.put_entry(name, entry.environment_id, at=at)
+            for status in _LIFE:
+                database.move(made.id, status, at=at, reason="as it was then", record=entry.record)
+        for number in range(MOST_RETIRED):
+            made_id = number + 2
+            for _ in range(2):
+                database.execute(
+                    """
+                    INSERT INTO builds (entry_id, build_key, started_at, ended_at, outcome, mode)
+                    VALUES (:id, :key, :at, :at, 'compiled', 'max-autotune')
+                    """,
+                    {"id": made_id, "key": entry.build_key, "at": timestamp(began_s + number)},
+                )
+    for number in range(MOST_REPORTS):
+        database.add_report(
+            f"former-{number // MOST_OF_A_MODEL}/v1", entry.environment_id, bundle_sha256=None,
+            at=timestamp(began_s + number), uid=None, first_answer_s=1.0, compiled=False,
+            report={"graphs_compiled": 0, "graphs": []},
+        )  # fmt: skip
