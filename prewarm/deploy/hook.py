@@ -82,7 +82,9 @@ def run_hook(wanted: Wanted, environ: Mapping[str, str], *, tell: Tell = lambda 
                 raise
             misses.append(Miss(None, error))
             prepared, started, variables = None, [], dict(eager)
-    return Outcome(variables, tuple(started), tuple(misses), prepared, tuple(warnings))
+    return Outcome(
+        variables, tuple(started), tuple(misses), prepared, tuple(warnings), choosing.published
+    )
 
 
 def _eager(wanted: Wanted) -> dict[str, str]:

@@ -6,7 +6,7 @@ Owns where the declaration comes from and what a recompile leads to. The part wi
 ``torchside/loading.py``.
 
 - What was proven decides: the declaration is the one that the entry records, its mode the one that
-  was built. Only where nothing is published is the registry's own declaration taken.
+  was built. For a cold start it is the registry's own, or what was proven in another environment.
 - A model of which no declaration is known cannot be built at all: that is an error, whatever
   ``on_miss`` says.
 """
@@ -105,6 +105,8 @@ def _buildable(
         found = declared_here(model, registry=registry, path=path)
         if found is not None:
             return found
+    if activation.elsewhere:
+        return buildable(activation.elsewhere[0], path=path, registry=registry)
     why = activation.misses[0] if activation.misses else NotWarm(f"{model}: has no entry")
     raise NotWarm(
         f"{why}; and its declaration is not known here, so it cannot be built; name the registry "

@@ -155,13 +155,25 @@ def test_where_torch_has_compiled_before_nothing_is_changed(bed: Bed) -> None:
     assert told["variable"] is None or str(bed.into("late")) not in told["variable"]
 
 
-def test_without_a_bundle_the_model_is_built_cold_by_the_registry_s_declaration(bed: Bed) -> None:
-    root = bed.place.root
+COLD = {
+    # Nothing is published: by the registry's own declaration.
+    "nothing": ({"PREWARM_CACHE_DIR": "/nowhere"}, "/nowhere is not there"),
+    # Published for another environment, and no registry is seen: by what was proven there.
+    "elsewhere": ({"CI": "1", "PREWARM_REGISTRY": ""}, "CI is '1' here"),
+}
+
+
+@pytest.mark.parametrize("case", COLD)
+def test_without_a_bundle_the_model_is_built_cold(bed: Bed, case: str) -> None:
+    variables, reason = COLD[case]
+    cold = str(bed.place.root / "cold")
     told = bed.start(
-        "whole", "cold", PREWARM_CACHE_DIR=str(root / "empty"),
-        TORCHINDUCTOR_CACHE_DIR=str(root / "cold"), TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS="0",
+        "whole", case, TORCHINDUCTOR_CACHE_DIR=cold,
+        TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS="0", **variables,
     )  # fmt: skip
 
     assert told["load_error"] is None
-    assert "empty is not there" in told["load_warnings"][0]
+    [warning] = told["load_warnings"]
+    assert reason in warning
     assert told["difference"] < 1e-5
+    assert "batch = 3 is compiled anew" in told["other_warnings"][0]
