@@ -28,6 +28,7 @@ from prewarm.store.bundle_check import bundle_fault
 from prewarm.store.bundles import BundleRow
 from prewarm.store.entries import Entry
 from prewarm.store.status import Status
+from prewarm.store.triton_groups import point_groups
 
 
 def process(bench: Bench, job: Job) -> Entry:
@@ -127,7 +128,9 @@ def _build(bench: Bench, job: Job, log: Path, turn: Turn, *, misfit: str | None)
             ),
         )
         bench.move(job, Status.PROVING)
-        proven = prove(bench, job, built, packed, log, each_first=True).weighed(built.caveat)
+        proven = prove(bench, job, built, packed, log, each_first=True, built_in=cache).weighed(
+            built.caveat
+        )
         return publish_proven(bench, job, built, proven, packed, log, own_graph=own_graph)
 
 
@@ -184,6 +187,7 @@ def _start_from_nearest(bench: Bench, job: Job, cache: Path) -> None:
         packed = bundle_path(bench.settings.cache_dir, nearest.sha256)
         try:
             unpack(packed, cache, sha256=nearest.sha256, size_bytes=nearest.size_bytes)
+            point_groups(cache, cache)
             return
         except StoreCorrupt as error:
             set_aside(bench, nearest.sha256, reason=str(error), damaged=True)

@@ -37,6 +37,7 @@ from prewarm.deploy.usable import require_usable
 from prewarm.errors import NoSpace, NotWarm, StoreCorrupt
 from prewarm.store.leases import leased
 from prewarm.store.torchside_copy import copy_torchside, torchside_digest
+from prewarm.store.triton_groups import point_groups
 from prewarm.store.whole_file import make_directory, write_errors
 
 LOCK = ".lock"
@@ -129,7 +130,7 @@ def _fill(
 ) -> None:
     # Room is looked for before anything is fetched.
     with _filling(into, bundles) as filling, at_hand(bundles):
-        files = _unpack_all(filling, bundles)
+        files = _unpack_all(filling, tree, bundles)
         write_listing(filling, Listing(tuple(b.sha256 for b in bundles), torchside, files))
         filling.rename(tree)
     require_usable(tree, CACHES, files)
@@ -153,7 +154,7 @@ def _repair(
             wrong.discard(name)
     if listing is None or listing.torchside != torchside or wrong:
         with _filling(into, bundles) as filling, at_hand(bundles):
-            fresh = _unpack_all(filling, bundles)
+            fresh = _unpack_all(filling, tree, bundles)
             for name, file in fresh.items():
                 same = known.get(name) if name not in wrong else None
                 if same is not None and same.sha256 == file.sha256:
@@ -184,8 +185,8 @@ def _as_listed(path: Path, file: Written) -> Written | None:
         return None
 
 
-def _unpack_all(into: Path, bundles: Sequence[BundleFile]) -> dict[str, Written]:
-    """Unpack all bundles and the shim; of a name that two bundles hold, the first stays."""
+def _unpack_all(into: Path, tree: Path, bundles: Sequence[BundleFile]) -> dict[str, Written]:
+    """Unpack all bundles and the shim for ``tree``; of a name that two hold, the first stays."""
     # tarfile and zstandard are not needed where a tree is right.
     from prewarm.store.bundle import ListedFile, bundle_path, unpack
 
@@ -200,6 +201,7 @@ def _unpack_all(into: Path, bundles: Sequence[BundleFile]) -> dict[str, Written]
                 # For a deployment a bundle of no use is no bundle.
                 raise NotWarm(f"{error}; {_mending(error)}", code=error.code) from error
     files = {file.name: written(into / file.name, file.sha256) for file in listed}
+    files |= {name: written(into / name) for name in point_groups(into, tree)}
     copy_torchside(into / SHIM)
     for path in sorted((into / SHIM).rglob("*.py")):
         files[str(path.relative_to(into))] = written(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -52,6 +53,22 @@ def test_a_tree_is_filled_then_only_looked_at(into: Path, one: BundleFile) -> No
     assert (first.tree / "shim" / "sitecustomize.py").is_file()
     assert (first.tree / "shim" / "prewarm_torchside" / "shim.py").is_file()
     assert not (into / private.LOCK).exists(), "a look takes no lock"
+
+
+def test_tritons_lists_name_files_of_the_tree_also_after_a_repair(
+    into: Path, publish: Publisher
+) -> None:
+    group = "triton/HASH/__grp__k.json"
+    listed = {group: b'{"child_paths": {"k.cubin": "/build/triton/HASH/k.cubin"}}'}
+    one = bundle(publish, publish.bundle({**FILES, **listed, "triton/HASH/k.cubin": b"cubin"}))
+    tree = prepare(into, [one]).tree
+    right = json.loads((tree / group).read_text())
+    assert right == {"child_paths": {"k.cubin": str(tree / "triton/HASH/k.cubin")}}
+    assert prepare(into, [one]).put_back == 0
+    (tree / group).unlink()
+    assert prepare(into, [one]).put_back == 1
+    assert json.loads((tree / group).read_text()) == right
+    assert prepare(into, [one]).put_back == 0
 
 
 def test_a_bundle_is_leased_while_it_is_unpacked_and_no_longer(
