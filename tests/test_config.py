@@ -66,6 +66,10 @@ def test_the_builder_defaults_to_a_name_that_is_a_file_name() -> None:
         ({"PREWARM_CACHE_LIMIT_BYTES": "-1"}, "PREWARM_CACHE_LIMIT_BYTES: '-1' is no size"),
         ({"PREWARM_LOGS_LIMIT_BYTES": "all"}, "PREWARM_LOGS_LIMIT_BYTES: 'all' is no size"),
         ({"PREWARM_UNUSED_S": "never"}, "PREWARM_UNUSED_S: 'never' is no number of seconds"),
+        ({"PREWARM_CPU_WORKERS": "0"}, "PREWARM_CPU_WORKERS: '0' is no count"),
+        ({"PREWARM_CPU_WORKERS": "two"}, "PREWARM_CPU_WORKERS: 'two' is no count"),
+        ({"PREWARM_GPU_BUSY_PERCENT": "101"}, "PREWARM_GPU_BUSY_PERCENT: '101' is no percentage"),
+        ({"PREWARM_GPU_BUSY_PERCENT": "nan"}, "PREWARM_GPU_BUSY_PERCENT: 'nan' is no percentage"),
         ({"PREWARM_CONFIG": "/nowhere.toml"}, "PREWARM_CONFIG: /nowhere.toml is no file"),
         ({"PREWARM_REGISTRY": "~/models"}, "PREWARM_REGISTRY: ~/models needs HOME"),
     ],
@@ -104,6 +108,15 @@ def test_sizes_take_bytes_and_units() -> None:
     assert memory("1000") == 1000
     assert memory("2K") == 2048
     assert memory("3GiB") == 3 << 30
+
+
+def test_counts_and_shares_are_numbers_of_any_kind(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("cpu_workers = 3\ngpu_busy_percent = 12.5\n")
+    settings = load_settings({"config": file}, {})
+    assert (settings.cpu_workers, settings.gpu_busy_percent) == (3, 12.5)
+    settings = load_settings({}, {"PREWARM_GPU_BUSY_PERCENT": "100"})
+    assert (settings.cpu_workers, settings.gpu_busy_percent) == (1, 100.0)
 
 
 def test_limits_are_sizes_or_none(tmp_path: Path) -> None:

@@ -92,6 +92,9 @@ def test_what_is_there_and_what_arrives_becomes_warm(shop, serve, wait_until: Wa
     shop.model("first")
     service = serve()
     wait_until(lambda: [e["model"] for e in service.events("warm")] == ["first"])
+    [devices] = service.events("devices")
+    assert (devices["devices"][0], devices["cpu_workers"]) == ("cpu", 1)
+    assert devices["children"].startswith(("in process groups", "in cgroups of their own"))
     shop.model("second", b"other weights")
     wait_until(lambda: len(service.events("warm")) == 2)
     assert [entry["status"] for entry in shop.manifest()["entries"]] == ["warm", "warm"]

@@ -19,6 +19,7 @@ Used as ``[model] interpreter = [python, fake_child.py]``. What it does is told 
 - ``order_report``: the same, for the runs that make another call first alone.
 - ``failed``: shape sets that fail in the build.
 - ``tell_places``: a file that gets the proof's HOME, TMPDIR and working directory.
+- ``tell_environ``: a file to which each child adds its kind and variables.
 - ``elsewhere``: a file outside the checkpoint that replaces what is told here, once it is there.
 - ``clock``: a file for what ran when, by the monotonic clock: a build's ticks and the stretches
   that it times (``rounds`` of them), and the whole of each proof.
@@ -262,6 +263,9 @@ def main() -> None:
     if request["kind"] == "probe":
         say("answer", {"torch": "fake", "threads": 1, "device": "cpu"})
         return
+    if "tell_environ" in behaviour:
+        with open(behaviour["tell_environ"], "a") as file:
+            file.write(json.dumps([request["kind"], dict(os.environ)]) + "\n")
     say("progress", {"step": "cold", "call": 1, "of": 1, "shape_set": "fake", "sizes": {}})
     word = behaviour.get(request["kind"])
     act(word.get(request["mode"]) if isinstance(word, dict) else word)
