@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,10 +97,53 @@ def test_a_loaded_model_starts_warm_answers_as_eager_does_and_raises_before_a_re
     assert (start["cannot_tell"], drift["compiled"]) == ([], False)
 
 
-def test_after_a_hook_nothing_but_torch_is_needed_and_a_recompile_is_warned_of(bed: Bed) -> None:
-    into = bed.into("hooked")
-    bed.place.hooked("own/v1", "--into", str(into))
+@contextmanager
+def serving(place: Place) -> Iterator[str]:
+    """Run the daemon over what was built, and yield where it answers."""
+    with tempfile.TemporaryDirectory(prefix="prewarm-") as short:
+        socket = Path(short) / "s"
+        environ = place.environ() | {"PREWARM_SOCKET": str(socket), "PREWARM_LISTEN": "off"}
+        with (place.root / "served").open("w") as told:
+            daemon = subprocess.Popen(
+                [sys.executable, "-m", "prewarm.cli", "serve"], env=environ, stdout=told,
+                stderr=told,
+            )  # fmt: skip
+        try:
+            yield f"unix:{socket}"
+        finally:
+            daemon.terminate()
+            daemon.wait(TIMEOUT_S)
 
+
+def until(condition: Callable[[], Any]) -> Any:
+    """Return what is true at last; a daemon on a busy machine takes its time."""
+    ends_s = time.monotonic() + TIMEOUT_S
+    while not (found := condition()):
+        assert time.monotonic() < ends_s, "the condition did not come true"
+        time.sleep(0.05)
+    return found
+
+
+def test_after_a_hook_nothing_but_torch_is_needed_and_the_builder_is_told_of_a_recompile(
+    bed: Bed,
+) -> None:
+    into = bed.into("hooked")
+    with serving(bed.place) as address:
+        until(lambda: Path(address.removeprefix("unix:")).exists())
+        bed.place.hooked("own/v1", "--into", str(into), "--manifest", address)
+        require_warned(bed, into)
+        entry = until(lambda: (found := bed.place.status()["own/v1"])["starts"] and found)
+
+    [start] = entry["starts"]
+    assert (start["compiled"], start["counts"]["graphs_compiled"]) == (True, 1)
+    assert (start["builder"], start["bundle"]) == ("test", entry["bundle"]["sha256"])
+    assert start["first_answer_s"] > 0
+    [missing] = entry["missing"]
+    assert (missing["shape_set"], missing["sizes"]) == ("rows", [{"batch": 3}])
+    assert missing["toml"].splitlines()[-1] == "sizes = [{ batch = 3 }]"
+
+
+def require_warned(bed: Bed, into: Path) -> None:
     # As a pod does it: neither registry nor cache_dir are there, nor the builder's packages.
     told = bed.start(
         "whole", "none", PREWARM_DIR=str(into), BLOCKED="1", PREWARM_REGISTRY="",
