@@ -38,7 +38,7 @@ from prewarm.errors import NoSpace, NotWarm, StoreCorrupt
 from prewarm.store.leases import leased
 from prewarm.store.torchside_copy import copy_torchside, torchside_digest
 from prewarm.store.triton_groups import point_groups
-from prewarm.store.whole_file import make_directory, write_errors
+from prewarm.store.whole_file import make_directory, remove_parts, write_errors
 
 LOCK = ".lock"
 #: Hidden names of trees on their way: ``.filling-<random>``.
@@ -106,6 +106,7 @@ def prepare(into: Path, bundles: Sequence[BundleFile], *, at_hand: AtHand = _lie
         if not tree.is_dir():
             _fill(into, tree, unique, torchside, at_hand)
             return Prepared(tree, filled=True, put_back=0)
+        remove_parts(tree)
         put_back = _repair(into, tree, unique, listing, torchside, at_hand)
         return Prepared(tree, filled=False, put_back=put_back)
 

@@ -205,6 +205,15 @@ def test_what_a_killed_hook_left_is_removed(into: Path, one: BundleFile) -> None
     assert not (into / ".filling-dead").exists()
 
 
+def test_what_a_hook_left_that_was_killed_while_it_listed_is_removed(
+    into: Path, one: BundleFile
+) -> None:
+    tree = prepare(into, [one]).tree
+    (tree / NAME).rename(tree / ".prewarm-00.part")
+    prepare(into, [one])
+    assert not list(tree.glob(".prewarm-*"))
+
+
 def test_modes_do_not_depend_on_the_umask(into: Path, one: BundleFile) -> None:
     before = os.umask(0o077)
     try:
