@@ -214,7 +214,7 @@ class Daemon:
         return latest if due else None
 
     def _look(self, looker: Looker, changes: Changes) -> float | None:
-        """Look once; return when to look again without news, None for never."""
+        """Look once; return when to look again without news, None for the watcher to say."""
         started_s = time.monotonic()
         try:
             survey = looker.look(changes.presence)
@@ -229,7 +229,7 @@ class Daemon:
         self._looked.set()
         self._metrics.scan_ended()
         self._narrator.standing()
-        return time.monotonic() + self._settings.settle_s if survey.settling else None
+        return time.monotonic() + looker.again_in_s(survey)
 
     def _keep_house(self, bench: Bench) -> None:
         try:

@@ -21,12 +21,17 @@ class JobBoard:
         self._to_build: dict[int, str] = {}
         #: What is asked for at each turn takes a while to make.
         self._keys: dict[int, tuple[Job, frozenset[str]]] = {}
+        #: Jobs that were given back since the last look: it may have begun while they were at work.
+        self._returned: dict[int, Job] = {}
         self._news = threading.Condition()
 
     def post(self, jobs: Iterable[Job]) -> None:
         """Put the jobs up in this order in place of those that are there, and ring the bell."""
         with self._news:
             self._jobs = {job.entry_id: job for job in jobs}
+            for entry, job in self._returned.items():
+                self._jobs.setdefault(entry, job)
+            self._returned = {}
             self._to_build = {
                 entry: digest for entry, digest in self._to_build.items() if entry in self._jobs
             }
@@ -41,6 +46,7 @@ class JobBoard:
             present = self._jobs.get(job.entry_id)
             if present is not None and present.digest == job.digest:
                 del self._jobs[job.entry_id]
+            self._returned.pop(job.entry_id, None)
 
     def jobs(self) -> tuple[Job, ...]:
         """Return all jobs, best first."""
@@ -70,10 +76,16 @@ class JobBoard:
             self._keys[job.entry_id] = known
         return known[1]
 
-    def needs_build(self, job: Job) -> None:
-        """Note that no bundle that is there is of use for a job."""
+    def put_back(self, job: Job, *, needs_build: bool = False) -> None:
+        """Put a job up again that was given back; ``needs_build`` if no bundle there is of use.
+
+        A look meanwhile saw it under work and took it down, and none need come for a long time.
+        """
         with self._news:
-            self._to_build[job.entry_id] = job.digest
+            if needs_build:
+                self._to_build[job.entry_id] = job.digest
+            self._returned[job.entry_id] = job
+            self._jobs.setdefault(job.entry_id, job)
             self._news.notify_all()
 
     def ring(self) -> None:

@@ -6,6 +6,8 @@ missing is retired only where that can be told (``presence``).
 
 from __future__ import annotations
 
+import math
+
 from prewarm.build.bench import Bench
 from prewarm.build.job import Job
 from prewarm.build.job_board import JobBoard
@@ -19,6 +21,7 @@ from prewarm.registry.scan import scan_registry
 from prewarm.registry.scan_memory import ScanMemory
 from prewarm.store.entries import Entry
 from prewarm.store.root_seen import remember_root, untold
+from prewarm.store.timestamp import epoch_seconds
 
 
 class Looker:
@@ -66,6 +69,16 @@ class Looker:
         keys = database.keys_with_bundle().keys()
         has_bundle = {job.entry_id for job in jobs if not job.keys.isdisjoint(keys)}
         self._board.post(in_order(jobs, awaited=awaited, has_bundle=has_bundle))
+
+    def again_in_s(self, survey: Survey) -> float:
+        """Return in how many seconds to look again though nothing is heard, ``inf`` for never.
+
+        Where something is still written, and when the first that failed is tried again.
+        """
+        waits_s = [self._bench.settings.settle_s] if survey.settling else []
+        if due := self._bench.database.next_try_at():
+            waits_s.append(max(0.0, epoch_seconds(due) - self._bench.now_s()))
+        return min(waits_s, default=math.inf)
 
     def _is_due(self, entry: Entry, job: Job) -> bool:
         return is_due(entry, job, self._bench.at())

@@ -51,6 +51,7 @@ class Worker:
         self._guard = guard
         self._holdups = holdups
         self._rests_until_s = 0.0
+        self._ended: Step | None = None
         self._thread = threading.Thread(target=self._run, name=f"worker {name}", daemon=True)
 
     def start(self) -> None:
@@ -77,6 +78,7 @@ class Worker:
             while not self._bench.stop.is_set():
                 bench = replace(self._bench, database=database)
                 try:
+                    self._publish(bench)
                     job = self._claim(bench)
                     if job is None:
                         self._board.wait(IDLE_S)
@@ -154,8 +156,8 @@ class Worker:
             with Lease(state, job.entry_id, job.lease, now_s=bench.now_s, lost=ended.set):
                 entry = process_job(own, job)
         except NeedsBuild as error:
-            self._board.needs_build(job)
             _give_back(bench, job, str(error), error.code)
+            self._board.put_back(job, needs_build=True)
             return
         except LostLease:
             # Whoever has it now brings it to rest.
@@ -163,17 +165,25 @@ class Worker:
             return
         except (PrewarmError, OSError):
             _give_back(bench, job, "the work on it was interrupted", "interrupted")
+            self._board.put_back(job)
             raise
         except Exception as error:
             # A fault of ours must not take the same entry again and again.
             entry = record_failure(bench, job, _internal(error), "internal")
         self._board.drop(job)
-        publish(bench)
         took_s = time.monotonic() - started_s
+        self._ended = _end(job, entry, took_s)
         if bench.place.proofs_only and bench.place.turns.is_shared:
             # A build that held still for a proof goes on for as long before the next.
             self._rests_until_s = time.monotonic() + took_s
-        bench.report(_end(job, entry, took_s))
+        self._publish(bench)
+
+    def _publish(self, bench: Bench) -> None:
+        """Publish what came to rest, then tell of it; where that fails it is tried again."""
+        if self._ended is not None:
+            publish(bench)
+            bench.report(self._ended)
+            self._ended = None
 
 
 class _EitherStop(threading.Event):

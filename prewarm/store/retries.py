@@ -87,6 +87,12 @@ class Retries(Connection):
         )
         return rows[0]["code"] if rows else None
 
+    def next_try_at(self) -> str | None:
+        """Return when the first of those that failed is tried again, None if none is."""
+        [row] = self.query("SELECT min(next_try_at) AS at FROM entries WHERE status = 'failed'")
+        at: str | None = row["at"]
+        return at
+
     def tell_waiting(self, reason: str | None, *, code: str | None, among: Iterable[int]) -> None:
         """Let those of ``among`` that are queued say why none begins, or no more; places stay."""
         ids = to_json(list(among))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
 
+import pytest
+
 from prewarm.build.job_board import JobBoard
 from prewarm.build.look import Looker
 from prewarm.build.run import open_run
+from prewarm.build.survey import Survey
 from prewarm.registry.presence import registry_is_there
 from prewarm.store.status import Status
-from prewarm.store.timestamp import timestamp
+from prewarm.store.timestamp import epoch_seconds, timestamp
 
 
 def test_what_a_worker_never_gave_back_is_queued_once_its_lease_is_over(
@@ -42,3 +46,25 @@ def test_what_a_worker_never_gave_back_is_queued_once_its_lease_is_over(
                 bench.database.move(
                     entry.id, Status.QUEUED, at=bench.at(), reason="over", lease=entry.lease
                 )
+
+
+def test_it_says_when_what_failed_is_tried_again(shop) -> None:
+    shop.model("good")
+    shop.scan()
+    settings, stop = shop.settings, threading.Event()
+
+    def again_in_s(now_s: float, *settling: str) -> float:
+        with open_run(
+            settings, what="test", report=lambda _: None, stop=stop, now_s=lambda: now_s
+        ) as bench:
+            return Looker(bench, JobBoard()).again_in_s(Survey((), (), (), settling))
+
+    assert again_in_s(time.time()) == math.inf
+    assert again_in_s(time.time(), "m") == settings.settle_s
+    for name in ("first", "second"):
+        shop.model(name, name.encode(), graph=name, compile="exit")
+    shop.scan()
+    due_at = shop.entry("first").next_try_at, shop.entry("second").next_try_at
+    due_s = epoch_seconds(min(at for at in due_at if at))
+    assert again_in_s(due_s - 5) == pytest.approx(5, abs=0.01)
+    assert again_in_s(due_s + 5) == 0

@@ -24,6 +24,7 @@ from prewarm.build.place import CPU
 from prewarm.build.run import open_run
 from prewarm.build.step import Step
 from prewarm.build.worker import Worker
+from prewarm.errors import NotWritable
 from prewarm.registry.presence import registry_is_there
 
 Wait = Callable[[Callable[[], bool]], None]
@@ -133,6 +134,27 @@ def test_a_fault_of_ours_fails_the_entry_once_and_the_next_is_built(
     assert entry.next_try_at is not None
 
 
+def test_a_manifest_that_could_not_be_written_is_written_later_without_news(
+    shop, crew: Crew, wait_until: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.model("m")
+    real, tried = worker_module.publish, []
+
+    def refused(bench: Any) -> Any:
+        tried.append(len(crew.ended()))
+        if len(tried) < 3:
+            raise NotWritable("told by the test")
+        return real(bench)
+
+    monkeypatch.setattr(worker_module, "publish", refused)
+    monkeypatch.setattr(worker_module, "TROUBLE_S", 0.01)
+    wait_until(lambda: crew.posts(1))
+    with crew.working():
+        wait_until(lambda: crew.ended() == [("m", "warm")])
+    assert tried == [0, 0, 0], "nothing is told before it is published"
+    assert [entry["model"] for entry in shop.manifest()["entries"]] == ["m"]
+
+
 def test_an_entry_that_was_given_to_somebody_else_is_left_to_them(
     shop, crew: Crew, wait_until: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +212,38 @@ def assert_nothing_is_timed_beside_something_else(file: Path) -> None:
             if other is not line and other["timed"][0] < ended_s and began_s < other["timed"][1]
         ]
         assert overlapping == []
+
+
+def test_what_needs_a_build_gets_one_though_a_look_came_while_it_was_proven(
+    shop, crew: Crew, wait_until: Wait, tmp_path: Path
+) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    shop.model("first", b"1", graph="shared")
+    wait_until(lambda: crew.posts(1))
+    with crew.all_working():
+        wait_until(lambda: crew.proven() == {"first"})
+        shop.model("other", b"2", graph="other", marks=str(marks), hold=["prove-full"])
+        wait_until(lambda: crew.posts(1))
+        wait_until((marks / "prove-full.reached").exists)
+        crew.look()
+        assert crew.board.jobs() == ()
+        (marks / "prove-full.go").touch()
+        wait_until(lambda: crew.proven() == {"first", "other"})
+
+
+def test_a_look_that_began_before_a_job_was_given_back_does_not_take_it_down(
+    shop, crew: Crew, wait_until: Wait
+) -> None:
+    shop.model("m")
+    wait_until(lambda: crew.posts(1))
+    (job,) = crew.board.jobs()
+    crew.board.post(())  # a look that sees it under work
+    crew.board.put_back(job)
+    crew.board.post(())  # one that had begun before it was given back
+    assert crew.board.jobs() == (job,)
+    crew.board.post(())  # one that began since: it is gone
+    assert crew.board.jobs() == ()
 
 
 def test_proofs_do_not_wait_behind_a_long_build_which_holds_still_for_them(
