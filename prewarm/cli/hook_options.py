@@ -7,7 +7,6 @@ Owns their names, help texts and the one value that they become. What is printed
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -25,8 +24,8 @@ from prewarm.cli.options import (
     trust_option,
 )
 from prewarm.cli.time_limit import time_limit
-from prewarm.config import user_cache_dir
 from prewarm.deploy.hook import run_hook
+from prewarm.deploy.hook_directory import default_into
 from prewarm.deploy.outcome import TIMEOUT_S, OnMiss, Outcome, Wanted, missed
 from prewarm.deploy.reports_to import reports_to
 
@@ -58,7 +57,7 @@ class HookOptions:
 
     def directory(self, models: tuple[str, ...]) -> Path:
         """Return the private directory for these models."""
-        return (self.into or _default_into(models)).absolute()
+        return (self.into or default_into(models, os.environ)).absolute()
 
 
 _OPTIONS = (
@@ -151,9 +150,3 @@ def _fact(given: str) -> tuple[str, str]:
     if not (name and equals):
         raise click.BadParameter(f"{given!r}: expected FACT=VALUE", param_hint="--for")
     return name, value
-
-
-def _default_into(models: tuple[str, ...]) -> Path:
-    names = "\n".join(sorted(models))
-    digest = hashlib.sha256(names.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return user_cache_dir(os.environ) / "deployments" / digest
