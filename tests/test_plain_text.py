@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from prewarm.errors import PrewarmError
 from prewarm.plain_text import is_plain, made_plain, spelt_plain
 
+from .properties import bounded
+
 
 @pytest.mark.parametrize(
     "text", ["", "minilm/v1", "naïve 模型", "a\u00a0b", "👩\u200d💻", "a\\x1bb"]
@@ -36,6 +38,7 @@ def test_what_a_terminal_would_act_on_is_not(text: str, spelt: str) -> None:
     assert made_plain(text, "?") == text.replace(text[1], "?")
 
 
+@bounded
 @given(st.text(st.characters(exclude_categories=())))
 def test_whatever_is_told_in_an_error_is_one_plain_line(text: str) -> None:
     told = str(PrewarmError(f"{text}: is wrong"))

@@ -8,15 +8,20 @@ since 2.8 ``models/*.json``, before ``serialized_exported_program.json``.
 from __future__ import annotations
 
 import json
+import struct
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from prewarm.errors import RegistryError
 from prewarm.registry.checkpoint import CheckpointFile
+from prewarm.registry.pickle_file import COMPRESSED, DAMAGED_ZIP
 
 #: A program of 100,000 nodes is about this long.
 MAX_PROGRAM_BYTES = 256 << 20
+
+_DAMAGED: tuple[type[Exception], ...] = (*DAMAGED_ZIP, ValueError, EOFError, struct.error)
 
 #: Notes on a node that no compiler reads as part of the graph.
 _NOTES = {"stack_trace", "source_fn_stack", "nn_module_stack", "torch_fn", "from_node"}
@@ -51,13 +56,14 @@ def exported_facts(file: CheckpointFile) -> dict[str, Any]:
                     programs[name] = _program(archive, info, file)
                 elif not any(idle in name for idle in _IDLE):
                     sizes[name] = info.file_size
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, RecursionError) as error:
+    except _DAMAGED as error:
         raise RegistryError(
             f"{file.name}: cannot be read as an exported program; save it again with "
             "torch.export.save"
         ) from error
     except OSError as error:
-        raise RegistryError(f"{file.name}: cannot be read ({error.strerror})") from error
+        why = error.strerror or "its zip directory is damaged"
+        raise RegistryError(f"{file.name}: cannot be read ({why})") from error
     if not programs:
         raise RegistryError(
             f"{file.name}: holds no exported program; save it with torch.export.save"
@@ -72,7 +78,16 @@ def exported_inputs(file: CheckpointFile) -> tuple[ExportedInput, ...]:
         RegistryError: as ``exported_facts``.
 
     """
-    for program in exported_facts(file)["programs"].values():
+    try:
+        return _inputs(exported_facts(file)["programs"].values())
+    except (AttributeError, LookupError, TypeError) as error:
+        raise RegistryError(
+            f"{file.name}: names its inputs in a form that is not known; write `args` by hand"
+        ) from error
+
+
+def _inputs(programs: Iterable[Any]) -> tuple[ExportedInput, ...]:
+    for program in programs:
         module = program.get("graph_module", {})
         values = module.get("graph", {}).get("tensor_values", {})
         names = [
@@ -109,6 +124,8 @@ def _is_program(name: str) -> bool:
 def _program(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: CheckpointFile) -> Any:
     if info.file_size > MAX_PROGRAM_BYTES:
         raise RegistryError(f"{file.name}: its program is over {MAX_PROGRAM_BYTES:,} bytes")
+    if info.compress_type not in COMPRESSED:
+        raise RegistryError(f"{file.name}: is a zip of another kind than torch.export.save's")
     with archive.open(info) as stream:
         return _without_notes(json.loads(stream.read(MAX_PROGRAM_BYTES)))
 

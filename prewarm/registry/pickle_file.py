@@ -7,9 +7,11 @@ by name, since only ``torch.load(weights_only=True)`` is safe in a deployment.
 
 from __future__ import annotations
 
+import errno
 import pickle
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -37,6 +39,12 @@ _MALFORMED = (
     OverflowError, RecursionError, struct.error, AssertionError, StopIteration, NameError,
 )  # fmt: skip
 
+#: What ``zipfile`` raises where bytes are damaged; RuntimeError for a file that would be encrypted.
+DAMAGED_ZIP: tuple[type[Exception], ...] = (zipfile.BadZipFile, RuntimeError, zlib.error)
+
+#: torch stores; whoever repacks may deflate. Other kinds raise errors of their own.
+COMPRESSED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
 
 def read_tensors(path: Path, *, name: str | None = None) -> tuple[Tensor, ...]:
     """Return name, dtype and shape of each tensor, sorted by name.
@@ -61,13 +69,18 @@ def read_tensors(path: Path, *, name: str | None = None) -> tuple[Tensor, ...]:
         ) from error
     except _UnusableError as error:
         raise RegistryError(f"{name}: {error}") from error
-    except (zipfile.BadZipFile, NotImplementedError) as error:
-        raise RegistryError(f"{name}: its zip directory cannot be read; copy it again") from error
     except _MALFORMED as error:
         raise RegistryError(
             f"{name}: cannot be read as a file of torch.save ({_first_words(error)}); "
             "copy it again, or save the state_dict anew"
         ) from error
+    except DAMAGED_ZIP as error:
+        raise RegistryError(f"{name}: its zip directory cannot be read; copy it again") from error
+    except OSError as error:
+        # A damaged zip sends its reader to a place before the file's beginning.
+        if error.errno not in (None, errno.EINVAL):
+            raise
+        raise RegistryError(f"{name}: its zip directory cannot be read; copy it again") from error
 
 
 class _UnusableError(Exception):
@@ -85,6 +98,8 @@ def _from_zip(stream: BinaryIO) -> Any:
                 "save the weights alone: torch.save(model.state_dict(), …)"
             )
         storages: dict[str, Storage] = {}
+        if records["data.pkl"].compress_type not in COMPRESSED:
+            raise _UnusableError("is a zip of another kind than torch.save's; copy it again")
         with archive.open(records["data.pkl"]) as pickled:
             data = load_structure(BoundedStream(pickled), storages)  # type: ignore[arg-type]
         for storage in storages.values():

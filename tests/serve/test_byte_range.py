@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from prewarm.serve.byte_range import ByteRange, RangeOutside, parse_range
 
+from ..properties import bounded
+
 SIZE = 100
 
 
@@ -54,6 +56,7 @@ def test_an_empty_file_has_no_part(header: str) -> None:
         parse_range(header, 0)
 
 
+@bounded
 @given(
     first=st.none() | st.integers(0, 300),
     last=st.none() | st.integers(0, 300),
@@ -78,6 +81,7 @@ def test_a_range_selects_what_a_slice_does(first: int | None, last: int | None, 
             assert found.size_bytes == len(expected) > 0
 
 
+@bounded
 @given(
     header=st.text(max_size=40) | st.from_regex(r"bytes=[0-9,\- ]{0,30}"), size=st.integers(0, 50)
 )

@@ -19,6 +19,8 @@ from prewarm.store.bundle_format import (
     write_header,
 )
 
+from ..properties import bounded
+
 _PART = st.text(
     st.characters(min_codepoint=33, exclude_characters="/\x7f", exclude_categories=["Cs", "Cc"]),
     min_size=1,
@@ -35,6 +37,7 @@ def _read(blocks: bytes) -> Header:
     return read_header(blocks[-BLOCK_BYTES:], name)
 
 
+@bounded
 @given(
     st.lists(_PART, min_size=1, max_size=4),
     st.integers(min_value=0, max_value=8**11 - 1),
@@ -49,12 +52,14 @@ def test_a_header_is_read_as_it_was_written(
     assert _read(blocks) == header
 
 
+@bounded
 @given(st.binary(min_size=BLOCK_BYTES, max_size=BLOCK_BYTES))
 def test_any_other_block_is_refused(block: bytes) -> None:
     with pytest.raises(StoreCorrupt):
         read_header(block)
 
 
+@bounded
 @given(st.integers(min_value=0, max_value=BLOCK_BYTES * 8 - 1))
 def test_a_flipped_bit_in_a_header_is_refused_or_changes_nothing(bit: int) -> None:
     header = Header("inductor/aa/b.py", 1234, executable=False)

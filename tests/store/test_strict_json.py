@@ -13,6 +13,8 @@ from prewarm.plain_text import is_plain
 from prewarm.store.manifest_text import canonical_json, without_paths
 from prewarm.store.strict_json import parse_strictly
 
+from ..properties import bounded
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
@@ -21,12 +23,14 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
+@bounded
 @given(VALUES)
 def test_what_prewarm_writes_is_read_as_it_was(value: object) -> None:
     plain = without_paths(value)
     assert parse_strictly(canonical_json(plain)) == plain
 
 
+@bounded
 @given(VALUES, st.booleans())
 def test_what_is_read_from_others_can_be_written_and_shown(value: object, ascii_only: bool) -> None:
     raw = json.dumps(value, ensure_ascii=ascii_only, indent=1).encode(errors="replace")
@@ -38,6 +42,7 @@ def test_what_is_read_from_others_can_be_written_and_shown(value: object, ascii_
     assert is_plain(canonical_json(found).decode())
 
 
+@bounded
 @given(
     st.binary(max_size=200) | st.text('{}[]":,0123456789eE.-\\u aNI', max_size=60).map(str.encode)
 )

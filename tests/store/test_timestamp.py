@@ -5,6 +5,8 @@ from hypothesis import strategies as st
 
 from prewarm.store.timestamp import epoch_seconds, is_timestamp, timestamp
 
+from ..properties import bounded
+
 _SECONDS = st.floats(min_value=0, max_value=4e9)
 
 
@@ -13,12 +15,14 @@ def test_timestamp_is_utc_with_milliseconds() -> None:
     assert timestamp(1_800_000_000.5) == "2027-01-15T08:00:00.500Z"
 
 
+@bounded
 @given(_SECONDS, _SECONDS)
 def test_text_order_is_time_order(one: float, other: float) -> None:
     if abs(one - other) > 0.002:
         assert (timestamp(one) < timestamp(other)) is (one < other)
 
 
+@bounded
 @given(_SECONDS)
 def test_epoch_seconds_reads_what_timestamp_wrote(second: float) -> None:
     assert is_timestamp(timestamp(second))
