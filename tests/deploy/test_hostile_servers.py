@@ -241,6 +241,14 @@ def test_an_odd_answer_is_refused(bed: Bed, how: str) -> None:
     assert (error.code, error.exit_code) == (code, 5), error
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "zstd", "br, gzip"])
+def test_an_encoding_is_refused_whatever_is_in_it(bed: Bed, encoding: str) -> None:
+    error = bed.refused(lambda call: call.answer(bed.body, content_encoding=encoding))
+
+    assert error.code == "bad_answer"
+    assert f"answers in {encoding}, which was not asked for" in str(error)
+
+
 def test_the_end_of_a_flood_is_the_limit(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     def flood(call: Call) -> None:
         call.send(b"HTTP/1.1 200 OK\r\n\r\n")
