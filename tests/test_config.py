@@ -146,3 +146,27 @@ def test_a_configuration_that_is_closed_to_the_user_is_nobodys() -> None:
             os.seteuid(0)
 
     assert settings.cache_dir == Path("/h/.cache/prewarm")
+
+
+def test_keys_and_files_of_keys_may_be_given_in_each_place(tmp_path: Path) -> None:
+    key = "ed25519:" + "A" * 43 + "="
+    file = tmp_path / "config.toml"
+    file.write_text(f'trust = ["keys.pub", "{key}"]\nmanifest = "http://b"\n')
+    environ = {"PREWARM_CONFIG": str(file)}
+
+    assert load_settings({}, environ).trust == (str(tmp_path / "keys.pub"), key)
+    assert load_settings({}, environ).manifest == "http://b"
+    environ |= {"PREWARM_TRUST": f"/k, {key}", "PREWARM_MANIFEST": "cache"}
+    assert load_settings({}, environ).trust == ("/k", key)
+    assert load_settings({}, environ).manifest == str(Path.cwd() / "cache")
+    assert load_settings({"trust": ("/f",)}, environ).trust == ("/f",)
+    assert load_settings({"trust": ()}, environ).trust == ("/k", key), "no flag was given"
+
+
+@pytest.mark.parametrize("value", ["1", "[1]", '{ a = "b" }'])
+def test_a_trust_that_is_no_list_of_texts_is_told(tmp_path: Path, value: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f"trust = {value}\n")
+
+    with pytest.raises(ConfigError, match=r"config\.toml: trust: .* is no list of keys"):
+        load_settings({"config": file}, {})

@@ -17,7 +17,7 @@ from prewarm.deploy.outcome import Tell
 from prewarm.deploy.private import BundleFile
 from prewarm.deploy.published import Manifests, manifests_in
 from prewarm.deploy.source import News, Wished
-from prewarm.errors import StoreCorrupt
+from prewarm.errors import NotWarm
 from prewarm.store.manifest import manifests_directory
 
 
@@ -86,7 +86,7 @@ class Directory:
             # Not to wait for the writer of a pipe that somebody put there.
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            raise StoreCorrupt(f"{path}: cannot be read ({error.strerror})") from error
+            raise NotWarm(f"{path}: cannot be read ({error.strerror})", code="corrupt") from error
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             file.seek(offset)
             yield offset, iter(lambda: file.read(1 << 20), b"")

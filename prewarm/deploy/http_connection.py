@@ -21,6 +21,7 @@ from typing import Any
 from prewarm.deploy.address import Endpoint
 from prewarm.deploy.deadline import Deadline
 from prewarm.errors import ManifestUnavailable
+from prewarm.plain_text import spelt_plain
 
 #: A machine that is there answers at once; an address that is not is given up for the next.
 _CONNECT_S = 5.0
@@ -188,4 +189,4 @@ def _cause(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot be reached ({error.strerror or error})"
     told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"answers no proper HTTP ({told[:120]})"
+    return f"answers no proper HTTP ({spelt_plain(told[:120])})"

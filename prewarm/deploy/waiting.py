@@ -100,6 +100,7 @@ def _wait(choosing: Choosing, model: str, waits: Waits, *, most_s: float) -> Non
             waits.look_later(f"{model}: is not published yet")
         return
     wait_s = waits.ends.left_s(most_s) if most_s else 0.0
+    asked_s = time.monotonic()
     try:
         wished = choosing.source.wish(model, _facts(choosing, model), wait_s)
     except ManifestUnavailable as error:
@@ -114,7 +115,12 @@ def _wait(choosing: Choosing, model: str, waits: Waits, *, most_s: float) -> Non
         reason = f": {wished.reason}" if wished.reason else ""
         waits.final[model] = NotWarm(f"{model}: is {wished.status} at its builder{reason}")
     else:
-        waits.tell(f"{model}: {wished.status or 'looked for'} at its builder")
+        stands = f"{model}: {wished.status or 'looked for'} at its builder"
+        if most_s and time.monotonic() - asked_s < _LOOK_S:
+            # One that answers at once though it was asked to wait is not asked without a pause.
+            waits.look_later(stands)
+        else:
+            waits.tell(stands)
 
 
 def _not_taken(error: ManifestUnavailable, model: str, waits: Waits, most_s: float) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from prewarm.errors import ManifestUnavailable
+from prewarm.plain_text import spelt_plain
 from prewarm.store.manifest_envelope import Envelope, open_envelope
 from prewarm.store.manifest_files import LARGEST_MANIFEST_BYTES, named_for_builder, read_limited
 from prewarm.store.manifest_values import Manifest
@@ -81,7 +82,11 @@ def read_signed_manifest(path: Path, keys: Sequence[str]) -> Manifest:
 
 
 def _signed_by(signatures: Sequence[object]) -> str:
-    names = [str(one["keyid"])[:_TOLD_CHARACTERS] for one in signatures if isinstance(one, dict)]
+    names = [
+        spelt_plain(str(one["keyid"])[:_TOLD_CHARACTERS])
+        for one in signatures
+        if isinstance(one, dict)
+    ]
     if not names:
         return "is not signed"
     return f"is not signed by a trusted key (signed by {', '.join(names[:_TOLD_KEYS])})"

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from prewarm.cli import machine_checks
+from prewarm.cli.key_check import check_key
 from prewarm.cli.machine_checks import check_machine
 from prewarm.cli.place_checks import check_places
 from prewarm.cli.watch_check import check_watching
 from prewarm.config import Settings
 from prewarm.environment import Environment
 from prewarm.registry import watch_method
+from prewarm.store.signing import load_or_create_key
 
 Result = tuple[int, str, str]
 Prewarm = Callable[..., Result]
@@ -185,3 +187,15 @@ def test_how_the_registry_would_be_watched_is_told(
     assert found.found.startswith("polling every 5 s: the kernel's watches do not suffice")
 
     assert check_watching(Settings(None, tmp_path, tmp_path, "test")) == []
+
+
+def test_the_public_key_is_told_for_deployments_elsewhere(tmp_path: Path) -> None:
+    settings = Settings(
+        registry=None, cache_dir=tmp_path, state_dir=tmp_path / "state", builder="b"
+    )
+    assert check_key(settings).found == "none yet; the first scan makes it"
+    key = load_or_create_key(settings.state_dir)
+
+    assert (check_key(settings).level, check_key(settings).found) == ("ok", key.public)
+    (settings.state_dir / "signing.key").chmod(0o644)
+    assert check_key(settings).level == "fail"

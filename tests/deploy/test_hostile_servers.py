@@ -152,6 +152,16 @@ ODD: dict[str, tuple[Handler, str]] = {
     "hangs up in its headers": (lambda call: call.send(b"HTTP/1.1 200 OK\r\nx:"), "bad_answer"),
     "hangs up in the body": (lambda call: call.answer(b'{"mani', length=900), "bad_answer"),
     "speaks another protocol": (lambda call: call.send(b"SSH-2.0-x\r\n" * 9), "unreachable"),
+    "speaks to the terminal": (
+        lambda call: call.send(b"HTTP/1.1 \x1b[2Jall is well\r\n\r\n"),
+        "unreachable",
+    ),
+    "is signed for the terminal": (
+        lambda call: call.answer(
+            b'{"manifests":[{"signatures":[{"keyid":"\\u001b[2J","sig":""}],"signed":{}}]}'
+        ),
+        "not_trusted",
+    ),
     "sends no status": (lambda call: call.send(HTML), "unreachable"),
     "sends a strange status": (lambda call: call.answer(status="999999 X"), "unreachable"),
     "sends headers for ever": (
@@ -679,6 +689,19 @@ WISHES: dict[str, Handler] = {
         b'{"status":"warm","reason":"","code":null}'
     ),
 }
+
+
+def test_a_builder_that_does_not_wait_is_not_asked_without_a_pause(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prewarm.deploy.waiting._LOOK_S", 0.2)
+
+    def handle(call: Call) -> None:
+        call.answer(bed.body if call.method == "GET" else b'{"status":"queued","reason":null}')
+
+    with hostile(handle) as server:
+        bed.refused_by(server, models=("unknown",), wait_s=0.5)
+        assert len([call for call in server.calls if call.method == "POST"]) <= 5
 
 
 @pytest.mark.parametrize("how", WISHES)

@@ -219,3 +219,15 @@ def test_killed_at_any_line_leaves_a_whole_manifest(
         assert found.manifest.generation >= before
         before = found.manifest.generation
     assert line > 10
+
+
+def test_the_time_of_a_manifest_never_falls_when_a_clock_is_put_back(
+    tmp_path: Path, manifest: Manifest, key: SigningKey
+) -> None:
+    write_manifest(tmp_path, manifest, key)
+
+    written = write_manifest(
+        tmp_path, replace(manifest, generated_at="2026-01-15T08:00:00.000Z"), key
+    )
+
+    assert (written.generated_at, written.generation) == (manifest.generated_at, 2)
