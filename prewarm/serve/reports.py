@@ -47,4 +47,5 @@ def _keep(house: House, shelf: Shelf, sent: Sent, peer: Peer) -> ReportRow:
             compiled=report.compiled,
             summary=report.summary(),
             report=report.model_dump(),
+            instead_of=sent.instead_of,
         )

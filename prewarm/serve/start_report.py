@@ -77,3 +77,5 @@ class Sent(Body):
     bundle: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     first_answer_s: Annotated[float, Field(ge=0, lt=_LONGEST_S)] | None = None
     report: StartReport
+    #: The number of an earlier report of the same start, which compiled something since.
+    instead_of: Annotated[int, Field(gt=0, lt=1 << 53)] | None = None

@@ -59,9 +59,26 @@ class Reports(Connection):
         report: Mapping[str, object],
         builder: str | None = None,
         summary: StartSummary = NOTHING_KNOWN,
+        instead_of: int | None = None,
     ) -> ReportRow:
-        """Record a start report; the oldest over the bounds are gone afterwards."""
+        """Record a start report; the oldest over the bounds are gone afterwards.
+
+        ``instead_of`` is an earlier report of the same start; another's is not taken away.
+        """
         with self.transaction():
+            self.execute(
+                """
+                DELETE FROM reports
+                WHERE id = :id AND model = :model AND environment_id = :environment_id
+                  AND uid IS :uid
+                """,
+                {
+                    "id": instead_of,
+                    "model": model,
+                    "environment_id": environment_id,
+                    "uid": uid,
+                },
+            )
             [row] = self.query(
                 """
                 INSERT INTO reports (model, environment_id, bundle_sha256, builder, at, uid,

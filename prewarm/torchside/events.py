@@ -48,6 +48,11 @@ class EventLog:
         except Exception:
             self.dropped += 1
 
+    def hint(self, event: str) -> None:
+        """Tell the listener of something that is no event of the record."""
+        if self.listener is not None:
+            self.listener(event)
+
     def _open(self) -> int:
         if self._descriptor is None or self._pid != os.getpid():
             os.makedirs(self.directory, exist_ok=True)

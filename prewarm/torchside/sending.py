@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,8 +34,17 @@ class NotTaken(Exception):
     """The builder did not take a report."""
 
 
-def send_reports(deployment: Deployment, directory: str, to: str, *, limit_s: float) -> int:
-    """Send one report for each entry of the deployment; return how many that were.
+def send_reports(
+    deployment: Deployment,
+    directory: str,
+    to: str,
+    *,
+    limit_s: float,
+    instead_of: Sequence[int | None] = (),
+) -> list[int | None]:
+    """Send one report for each entry of the deployment; return the builder's numbers of them.
+
+    ``instead_of`` are the numbers of earlier ones of the same start, whose place they take.
 
     Raises:
         NotTaken: the builder refuses one.
@@ -43,11 +53,13 @@ def send_reports(deployment: Deployment, directory: str, to: str, *, limit_s: fl
     ends_s = time.monotonic() + limit_s
     report = _small(fold(read_events(directory), has_triton=deployment.has_device))
     token = _token(deployment.reports.get("token_file"))
-    for entry in deployment.entries:
-        body = {**entry, "report": report}
+    ids: list[int | None] = []
+    for number, entry in enumerate(deployment.entries):
+        former = instead_of[number] if number < len(instead_of) else None
+        body = {**entry, "report": report, **({"instead_of": former} if former else {})}
         data = json.dumps(body, default=str).encode("utf-8", "replace")
-        _post(to, data, token, ends_s)
-    return len(deployment.entries)
+        ids.append(_number(_post(to, data, token, ends_s)))
+    return ids
 
 
 def _small(report: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +81,14 @@ def _token(path: Any) -> str | None:
         return None  # the builder says what it needs
 
 
-def _post(to: str, data: bytes, token: str | None, ends_s: float) -> None:
+def _number(answer: bytes) -> int | None:
+    try:
+        return int(json.loads(answer)["id"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _post(to: str, data: bytes, token: str | None, ends_s: float) -> bytes:
     connection, prefix = _connection(to, max(0.05, ends_s - time.monotonic()))
     headers = {"content-type": "application/json"}
     if token is not None:
@@ -77,9 +96,11 @@ def _post(to: str, data: bytes, token: str | None, ends_s: float) -> None:
     try:
         connection.request("POST", prefix + PATH, data, headers)
         answer = connection.getresponse()
+        told = answer.read(_ANSWER_BYTES)
         if answer.status != 201:
-            told = " ".join(answer.read(_ANSWER_BYTES).decode("utf-8", "replace").split())
-            raise NotTaken("it answers %d: %s" % (answer.status, told[:300]))
+            words = " ".join(told.decode("utf-8", "replace").split())
+            raise NotTaken("it answers %d: %s" % (answer.status, words[:300]))
+        return told
     finally:
         connection.close()
 

@@ -1,9 +1,10 @@
 """Telling the builder of this start: the start report, sent once the declared calls have passed.
 
 Owns when it is sent, that a start is told once however many processes it has, and what is noted
-beside the events: ``told`` holds to whom and what came of it. Nothing of it delays or disturbs the
-server: a daemon thread waits and sends, and at the end of the process there is half a second for
-what was not sent yet. What could not be sent stays on disk, where ``prewarm drift`` reads it.
+beside the events: ``told`` holds to whom and what came of it. What is compiled later, such as the
+first request of a size that nobody declared, is told in place of the first report. Nothing of it
+delays or disturbs the server: a daemon thread waits and sends, and at the end of the process there
+is half a second for what was not sent yet. What could not be sent stays on disk.
 """
 
 from __future__ import annotations
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
 #: After the declared calls a start is watched for so long without news, in seconds.
 QUIET_S = 2.0
 
-#: A start of which less than the declared calls came by then is told as it is.
+#: A start of which less than the declared calls came by then is told as it is, once nothing is
+#: being compiled.
 LATEST_S = 60.0
+
+#: After a late compile, so that a burst of new sizes is told at once; and how often at most.
+LATE_QUIET_S, MOST_LATE = 30.0, 5
 
 #: For the whole of one sending, and for that of a process that ends.
 SEND_S, END_S = 10.0, 0.5
@@ -35,7 +40,13 @@ SEND_S, END_S = 10.0, 0.5
 TOLD = "told"
 
 #: Events that say that something is compiled, found or run: news.
-_NEWS = frozenset(["frame", "graph", "graph_done", "ran", "fx_lookup", "aot_lookup", "compiler"])
+_NEWS = frozenset(
+    ["frame_begins", "frame", "graph", "graph_done", "graph_compiled", "ran", "fx_lookup",
+     "aot_lookup", "compiler"]
+)  # fmt: skip
+
+#: What is under way between two events.
+_RUNNING = {"frame_begins": 1, "frame": -1, "graph": 1, "graph_done": -1}
 
 
 class Telling:
@@ -49,6 +60,7 @@ class Telling:
         *,
         quiet_s: float = QUIET_S,
         latest_s: float = LATEST_S,
+        late_quiet_s: float = LATE_QUIET_S,
     ) -> None:
         """``look`` writes what changed on disk into the log, before it is read."""
         self._deployment = deployment
@@ -56,6 +68,7 @@ class Telling:
         self._look = look
         self._quiet_s = quiet_s
         self._latest_s = latest_s
+        self._late_quiet_s = late_quiet_s
         self._lock = threading.Lock()
         self._forget()
 
@@ -75,50 +88,66 @@ class Telling:
         self._last_s = time.monotonic()
         self._thread: threading.Thread | None = None
         self._claimed = False
+        self._ids: list[int | None] = []
+        self._compiled = threading.Event()
 
     def _heard(self, event: str) -> None:
         if event not in _NEWS:
             return
         with self._lock:
             self._last_s = time.monotonic()
-            self._running += {"graph": 1, "graph_done": -1}.get(event, 0)
+            self._running += _RUNNING.get(event, 0)
             self._graphs += event == "graph_done"
             if event == "ran" and self._thread is None:
                 self._thread = threading.Thread(target=self._wait, name="prewarm", daemon=True)
                 self._thread.start()
+        if event == "graph_compiled":
+            self._compiled.set()
 
     def _wait(self) -> None:
         ends_s = time.monotonic() + self._latest_s
-        while time.monotonic() < ends_s and not self._is_over():
+        while not self._is_over(self._quiet_s, self._graphs_wanted(ends_s)):
             time.sleep(min(0.25, self._quiet_s))
         self._tell(SEND_S)
+        for _ in range(MOST_LATE if self._ids else 0):
+            self._compiled.wait()
+            while not self._is_over(self._late_quiet_s, 0):
+                time.sleep(min(1.0, self._late_quiet_s))
+            self._tell(SEND_S)
 
-    def _is_over(self) -> bool:
+    def _graphs_wanted(self, ends_s: float) -> int:
+        return self._deployment.graphs if time.monotonic() < ends_s else 0
+
+    def _is_over(self, quiet_s: float, graphs: int) -> bool:
         with self._lock:
-            quiet = time.monotonic() - self._last_s >= self._quiet_s
-            return quiet and self._running <= 0 and self._graphs >= self._deployment.graphs
+            quiet = time.monotonic() - self._last_s >= quiet_s
+            return quiet and self._running <= 0 and self._graphs >= graphs
 
     def _at_exit(self) -> None:
         if os.getpid() != self._pid or self._thread is None:
             return
-        if self._claimed:
-            self._thread.join(END_S)
-        else:
+        if self._claimed and not self._ids:
+            self._thread.join(END_S)  # it is about to
+        elif not self._ids or self._compiled.is_set():
             self._tell(END_S)
 
     def _tell(self, limit_s: float) -> None:
         """Send the report unless it was sent; never raises."""
         to = self._deployment.reports.get("to")
         try:
-            if not isinstance(to, str) or not self._claim():
+            if not isinstance(to, str) or not (self._ids or self._claim()):
                 return
+            self._compiled.clear()
             self._look()
             from .sending import send_reports
 
-            number = send_reports(self._deployment, self._log.directory, to, limit_s=limit_s)
-            self._note({"to": to, "at_s": round(time.time(), 3), "reports": number})
+            self._ids = send_reports(
+                self._deployment, self._log.directory, to, limit_s=limit_s, instead_of=self._ids
+            )
+            self._note({"to": to, "at_s": round(time.time(), 3), "ids": self._ids})
         except Exception as error:
-            self._give_up()
+            if not self._ids:
+                self._give_up()
             sys.stderr.write("prewarm: the start report was not sent to %s: %s\n" % (to, error))
 
     def _claim(self) -> bool:
@@ -137,6 +166,7 @@ class Telling:
             json.dump(found, file)
 
     def _give_up(self) -> None:
+        self._claimed = False
         try:
             os.unlink(os.path.join(self._log.directory, TOLD))
         except OSError:

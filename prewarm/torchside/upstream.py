@@ -165,6 +165,7 @@ def _frame(inner: Function, log: EventLog, tally: Tally) -> Function:
     ) -> Any:
         started_s = time.monotonic()
         outer, failed = thread.frame, None
+        log.hint("frame_begins")
         try:
             thread.frame = frame_facts(code, frame_locals)
         except Exception:  # a frame that cannot be described is compiled all the same

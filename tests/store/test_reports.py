@@ -67,3 +67,18 @@ def test_reports_are_newest_first_and_limited(database: Database, at: At) -> Non
     for second in (0, 1, 2):
         _add(database, at(second))
     assert [found.at for found in database.reports("m", limit=2)] == [at(2), at(1)]
+
+
+def test_a_later_report_of_a_start_takes_the_place_of_the_former(database: Database) -> None:
+    def add(model: str = "m", uid: int | None = 1, instead_of: int | None = None) -> int:
+        return database.add_report(
+            model, "e", bundle_sha256=None, at="2026-11-30T00:00:00.000Z", uid=uid,
+            first_answer_s=None, compiled=None, report={}, instead_of=instead_of,
+        ).id  # fmt: skip
+
+    first = add()
+    second = add(instead_of=first)
+    assert [row.id for row in database.reports("m")] == [second]
+    add(uid=2, instead_of=second)
+    add(model="n", instead_of=second)
+    assert second in [row.id for row in database.reports("m")], "another's stays"

@@ -39,7 +39,10 @@ class Builder:
                 builder.bodies.append(json.loads(self.rfile.read(length)) | {"path": self.path})
                 self.send_response(builder.status)
                 self.end_headers()
-                self.wfile.write(b'{"error": {"code": "no", "message": "not known"}}')
+                answer: dict[str, Any] = {"error": {"code": "no", "message": "not known"}}
+                if builder.status == 201:
+                    answer = {"id": len(builder.bodies), "model": "m"}
+                self.wfile.write(json.dumps(answer).encode())
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -97,6 +100,11 @@ def gone() -> threading.Thread:
     return thread
 
 
+def noted(directory: Path) -> bool:
+    told = directory / TOLD
+    return told.exists() and told.stat().st_size > 0
+
+
 def run(log: EventLog, number: int) -> None:
     log.write("graph", graph=number, frame=None, inputs=[])
     log.write("fx_lookup", graph=number, state="hit")
@@ -109,18 +117,16 @@ def test_a_start_is_told_once_its_declared_calls_have_passed(
 ) -> None:
     made, log = telling(tmp_path / "17-1", builder.address, graphs=2)
     run(log, 1)
-    assert made._thread is not None
-    assert not made._is_over(), "one of two declared graphs"
+    assert not made._is_over(0, 2), "one of two declared graphs"
     run(log, 2)
-    wait_until(lambda: bool(builder.bodies))
-    made._thread.join(10)
+    wait_until(lambda: noted(tmp_path / "17-1"))
     (body,) = builder.bodies
     assert body["path"] == "/v1/reports"
     assert (body["model"], body["environment"], body["bundle"]) == ("m", "e", "0" * 64)
     assert body["report"]["fx_misses"] == 0
     assert [graph["outcome"] for graph in body["report"]["graphs"]] == ["hit", "hit"]
     told = json.loads((tmp_path / "17-1" / TOLD).read_text())
-    assert (told["to"], told["reports"]) == (builder.address, 1)
+    assert (told["to"], told["ids"]) == (builder.address, [1])
 
 
 def test_what_is_being_compiled_is_waited_for(tmp_path: Path, builder: Builder) -> None:
@@ -128,11 +134,13 @@ def test_what_is_being_compiled_is_waited_for(tmp_path: Path, builder: Builder) 
     made._thread = threading.current_thread()  # no waiting here
     run(log, 1)
     log.write("graph", graph=2)
-    made._last_s -= 100
-    assert not made._is_over()
+    assert not made._is_over(0, 1)
     log.write("graph_done", graph=2)
-    made._last_s -= 100
-    assert made._is_over()
+    assert made._is_over(0, 1)
+    log.hint("frame_begins")
+    assert not made._is_over(0, 1), "a frame is traced for seconds before its graph comes"
+    log.write("frame", id="0/1")
+    assert made._is_over(0, 1)
 
 
 def test_a_start_without_all_calls_is_told_when_its_time_is_over(
@@ -142,6 +150,34 @@ def test_a_start_without_all_calls_is_told_when_its_time_is_over(
     made._latest_s = 0.1
     run(log, 1)
     wait_until(lambda: bool(builder.bodies))
+
+
+def test_what_is_compiled_later_is_told_in_place_of_the_first_report(
+    tmp_path: Path, builder: Builder, wait_until: Until
+) -> None:
+    made, log = telling(tmp_path / "17-1", builder.address)
+    made._late_quiet_s = 0.05
+    run(log, 1)
+    wait_until(lambda: made._ids == [1])
+    log.write("graph", graph=2, frame=None, inputs=[])
+    log.write("graph_compiled", graph=2)
+    log.write("graph_done", graph=2)
+    wait_until(lambda: made._ids == [2])
+    first, second = builder.bodies
+    assert (first.get("instead_of"), second["instead_of"]) == (None, 1)
+    assert (first["report"]["graphs_compiled"], second["report"]["graphs_compiled"]) == (0, 1)
+    made._at_exit()
+    assert len(builder.bodies) == 2, "nothing new since"
+
+
+def test_a_late_compile_is_told_at_the_end_at_the_latest(tmp_path: Path, builder: Builder) -> None:
+    made, log = telling(tmp_path / "17-1", builder.address, graphs=9)
+    made._thread = gone()
+    run(log, 1)
+    made._at_exit()
+    log.write("graph_compiled", graph=2)
+    made._at_exit()
+    assert [body.get("instead_of") for body in builder.bodies] == [None, 1]
 
 
 def test_a_process_that_ends_before_tells_at_its_end(tmp_path: Path, builder: Builder) -> None:
@@ -177,8 +213,8 @@ def test_the_token_goes_along_over_tcp(
     wait_until(lambda: bool(tcp_builder.bodies))
     assert tcp_builder.tokens == ["Bearer secret"]
     assert tcp_builder.bodies[0]["path"] == "/below/v1/reports"
-    assert made._thread is not None
-    made._thread.join(10)
+    wait_until(lambda: noted(tmp_path / "1-1"))
+    assert made._ids == [1]
 
 
 @pytest.mark.parametrize("to", ["unix:/nowhere/b.sock", "ftp://host", "http://127.0.0.1:1"])
