@@ -16,11 +16,15 @@ from types import ModuleType
 from typing import Any
 
 from prewarm.deploy.current import REPORTS
+from prewarm.errors import ConfigError
 from prewarm.present import TORCHSIDE
 
 _LOADED = "prewarm_torchside_by_path"
 _START = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
 _NS_PER_S = 1_000_000_000
+
+#: What one process tells of itself is some kB.
+_LIMIT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ def read_starts(into: Path, *, has_triton: bool) -> tuple[Start, ...]:
 
     Raises:
         OSError: a report cannot be read.
+        ConfigError: something else stands where one should.
     """
     reports = into / REPORTS
     if not reports.is_dir():
@@ -47,12 +52,27 @@ def read_starts(into: Path, *, has_triton: bool) -> tuple[Start, ...]:
         (int(match[1]), int(match[2]), path) for match, path in found if match and path.is_dir()
     )
     read_events, fold = torchside_by_path("events").read_events, torchside_by_path("report").fold
-    told = ((at_ns, pid, path, read_events(str(path))) for at_ns, pid, path in starts)
-    return tuple(
-        Start(path.name, at_ns / _NS_PER_S, pid, fold(events, has_triton=has_triton))
-        for at_ns, pid, path, events in told
-        if events
-    )
+    told: list[Start] = []
+    for at_ns, pid, path in starts:
+        try:
+            _require_files(path)
+            if events := read_events(str(path)):
+                report = fold(events, has_triton=has_triton)
+                told.append(Start(path.name, at_ns / _NS_PER_S, pid, report))
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise ConfigError(
+                f"{path}: is no start report ({str(error)[:100]}); remove it", code="not_filled"
+            ) from error
+    return tuple(told)
+
+
+def _require_files(report: Path) -> None:
+    """Pass if nothing is there whose reading would not end."""
+    for path in report.glob("*.jsonl"):
+        if not path.is_file():
+            raise ValueError(f"{path.name} is no file")
+        if path.stat().st_size > _LIMIT_BYTES:
+            raise ValueError(f"{path.name} is larger than {_LIMIT_BYTES:,} bytes")
 
 
 def torchside_by_path(name: str) -> ModuleType:

@@ -66,6 +66,9 @@ def read_deployment(directory: str) -> Deployment | None:
     """Return what stands in a private directory's ``env.json``, or None where nothing usable."""
     path = os.path.join(directory, FILE_NAME)
     try:
+        # Opening a pipe would wait for whoever writes it.
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise ValueError("it is no file")
         with open(path, encoding="utf-8") as file:
             text = file.read(LIMIT_BYTES + 1)
         if len(text) > LIMIT_BYTES:
@@ -74,7 +77,9 @@ def read_deployment(directory: str) -> Deployment | None:
         if found["format"] != FORMAT:
             raise ValueError("format %r, expected %d" % (found["format"], FORMAT))
         return _deployment(directory, found)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError,
+    ) as error:  # fmt: skip
         sys.stderr.write("prewarm: %s cannot be used: %s\n" % (path, error))
         return None
 

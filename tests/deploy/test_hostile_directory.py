@@ -43,6 +43,37 @@ def edited(*path: str, to: object) -> Spoil:
     return edit
 
 
+def events(*lines: bytes) -> Spoil:
+    """Write a start report's file of some lines."""
+
+    def write(report: Path) -> None:
+        (report / "1.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+
+    return write
+
+
+START = b'{"event": "start", "pid": 1, "at_s": 1.5}'
+#: Each with whether ``drift`` can tell the start all the same.
+REPORTS: dict[str, tuple[Spoil, bool]] = {
+    "lines that are no JSON": (events(START, b"{", b"\xff\0", b"5", b"null", b"[]"), True),
+    "times of two kinds": (events(START, b'{"event": "call", "at_s": "now"}'), False),
+    "no time": (events(START, b'{"event": "call", "at_s": null}'), False),
+    "event that is a list": (events(START, b'{"event": [1]}'), True),
+    "point without a name": (events(START, b'{"event": "point"}'), False),
+    "a line of 50,000 brackets": (events(START, b'{"event": ' + b"[" * 50_000), False),
+    "a line of 10 MB": (events(START, b'{"event": "' + b"e" * (10 << 20) + b'"}'), True),
+    "over the limit": (lambda report: _huge(report / "1.jsonl"), False),
+    "a pipe": (lambda report: os.mkfifo(report / "1.jsonl"), False),
+    "an endless device": (lambda report: (report / "1.jsonl").symlink_to("/dev/zero"), False),
+    "a directory": (lambda report: (report / "1.jsonl").mkdir(), False),
+}
+
+
+def _huge(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 65 << 20)
+
+
 def _without(listing: Path, name: str) -> None:
     """Take a name out of a listing, and spoil its file."""
     found = json.loads(listing.read_bytes())
@@ -122,9 +153,12 @@ def run() -> Iterator[Run]:
     argv = [sys.executable, str(CHILD), str(LIMIT_BYTES)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
 
-        def run(*words: object) -> tuple[int, str]:
+        def run(*given: object) -> tuple[int, str]:
+            words = [str(word) for word in given]
+            if words[0] != "shim":
+                words.insert(0, "command")
             assert child.stdin and child.stdout
-            child.stdin.write(json.dumps(["command", *map(str, words)]) + "\n")
+            child.stdin.write(json.dumps(words) + "\n")
             child.stdin.flush()
             how, code, _, told = json.loads(child.stdout.readline())
             assert how == "ended", told
@@ -191,3 +225,29 @@ def test_an_env_json_edited_by_hand_is_refused_by_drift_and_made_anew_by_the_hoo
     hook(run, publish, into)
     is_right(into)
     assert tree_of(tmp_path, but=into) == before
+
+
+@pytest.mark.parametrize("name", ENV_FILES)
+def test_an_env_json_edited_by_hand_never_keeps_a_server_from_starting(
+    into: Path, run: Run, name: str
+) -> None:
+    ENV_FILES[name](into / "env.json")
+    unusable, told = run("shim", into)
+    if name in FORMS:
+        assert unusable
+        [line] = told.splitlines()
+        assert line.startswith(f"prewarm: {into}/env.json cannot be used: ")
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_start_report_that_is_none_is_told_by_drift(into: Path, run: Run, name: str) -> None:
+    spoil, is_told = REPORTS[name]
+    report = into / "reports" / f"{1 << 62}-1"
+    report.mkdir()
+    spoil(report)
+    code, told = run("drift", into)
+    assert code == (0 if is_told else 1), told
+    if not is_told:
+        [line] = told.splitlines()
+        assert line.startswith(f"prewarm: error: {report}: is no start report (")
+        assert is_plain(line)

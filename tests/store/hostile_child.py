@@ -21,6 +21,7 @@ from prewarm.store.bundle import unpack
 from prewarm.store.manifest_files import read_manifest
 from prewarm.store.manifest_signed import read_signed_manifest
 from prewarm.store.signing import verify
+from prewarm.torchside.deployment import read_deployment
 
 
 def _unpack(path: str, into: str, sha256: str, size_bytes: int) -> None:
@@ -35,14 +36,23 @@ def _signed(path: str, key: str) -> None:
     read_signed_manifest(Path(path), [key])
 
 
-def _command(words: list[str]) -> list[object]:
+def _command(*words: str) -> list[object]:
     """Run a command of prewarm and return how it ended."""
     told = io.StringIO()
     with contextlib.redirect_stderr(told), contextlib.redirect_stdout(io.StringIO()):
-        code = main_of_prewarm(words)
+        code = main_of_prewarm(list(words))
     return ["ended", code, "", told.getvalue()]
 
 
+def _shim(directory: str) -> list[object]:
+    """Read ``env.json`` as the shim does: a line instead of an error."""
+    told = io.StringIO()
+    with contextlib.redirect_stderr(told):
+        found = read_deployment(directory)
+    return ["ended", found is None, "", told.getvalue()]
+
+
+ANSWERS: dict[str, Callable[..., list[object]]] = {"command": _command, "shim": _shim}
 READERS: dict[str, Callable[..., None]] = {
     "unpack": _unpack, "manifest": _manifest, "signed": _signed,
 }  # fmt: skip
@@ -56,8 +66,8 @@ def main() -> None:
         name, *arguments = json.loads(line)
         told: list[object]
         try:
-            if name == "command":
-                told = _command(arguments)
+            if name in ANSWERS:
+                told = ANSWERS[name](*arguments)
             else:
                 READERS[name](*arguments)
                 told = ["taken", "", "", ""]
