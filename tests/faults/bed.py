@@ -70,7 +70,7 @@ class Model:
 
     place: Place
     name: str
-    #: What its weights are made from: what is added to a source changes no parameter.
+    #: The source whose ``build`` makes its weights.
     weights_of: str = BLOCK
 
     @property
@@ -134,9 +134,13 @@ def make_model(
     source: str = BLOCK,
     added: str = "",
     more: Mapping[str, str] | None = None,
+    weights_of: str | None = None,
 ) -> Model:
-    """Add a model with one version to the registry; ``more`` are files beside its source."""
-    model = Model(place, name, weights_of=source)
+    """Add a model with one version to the registry; ``more`` are files beside its source.
+
+    ``weights_of`` is another source of the same parameters, for one that this process must not run.
+    """
+    model = Model(place, name, weights_of or source + added)
     (model.directory / "src").mkdir(parents=True)
     model.source.write_text(source + added)
     for file, text in (more or {}).items():
