@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 #: Files that take longest, longest first, by CPU time. They are begun first, so that the two
 #: workers of a whole run end at about the same time.
 LONGEST = (
-    "test_minilm", "test_row_02_limit", "test_server_edits", "test_controls",
-    "test_row_05_retuning", "test_row_06_uncacheable", "test_shapes", "test_row_14_stale", "test_loaders",
-    "test_row_01_order", "test_two_interpreters", "test_interrupted", "test_bad_input",
-    "test_row_03_drift", "test_row_04_hit_that_compiles", "test_edits",
+    "test_minilm", "test_row_02_limit", "test_loaders", "test_row_06_uncacheable", "test_shapes",
+    "test_controls", "test_server_edits", "test_row_01_order", "test_row_14_stale",
+    "test_two_interpreters", "test_interrupted", "test_bad_input", "test_edits",
+    "test_row_05_retuning", "test_row_03_drift", "test_row_04_hit_that_compiles",
 )  # fmt: skip
 #: Then what lies here, then the rest.
 LONG_FOLDERS = ("crash", "soak", "e2e", "faults", "torchside")

@@ -1,7 +1,7 @@
 """Unpacking of bundles that are right, cut, flipped, too large or in the way of something.
 
-What is hostile in its very form is in test_hostile_bundles.py, what is spoilt under its own digest in
-test_store_properties.py.
+What is hostile in its very form is in test_hostile_bundles.py, what is spoilt under its own digest
+in test_store_properties.py.
 """
 
 from __future__ import annotations
