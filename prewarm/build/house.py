@@ -169,6 +169,7 @@ def keep_house(bench: Bench) -> HouseKept:
 def _forget(bench: Bench) -> Forgotten:
     database, now_s = bench.database, bench.now_s()
     before = timestamp(now_s - HISTORY_S)
+    database.forget_quarantined(before=before)
     return Forgotten(
         retired=database.forget_retired(before=timestamp(now_s - RETIRED_S), most=MOST_RETIRED),
         builds=database.forget_builds(before=before),
@@ -184,11 +185,8 @@ def readmit(bench: Bench, planned: Plan | None = None) -> tuple[str, ...]:
     Raises:
         PrewarmError: the state cannot be read.
     """
-    rested = [
-        entry
-        for entry in bench.database.entries()
-        if entry.status is Status.STALE and entry.code == "evicted"
-    ]
+    stale = bench.database.entries_in([Status.STALE])
+    rested = [entry for entry in stale if entry.code == "evicted"]
     if not rested:
         return ()
     planned = planned or plan_house(bench.settings, now_s=bench.now_s()).bundles

@@ -19,6 +19,7 @@ from prewarm.store.manifest import (
     write_manifest,
 )
 from prewarm.store.signing import load_or_create_key
+from prewarm.store.status import PUBLISHED
 
 #: One writer at a time: workers publish from threads of their own.
 _WRITING = threading.Lock()
@@ -41,7 +42,7 @@ def _publish(bench: Bench) -> Manifest:
     manifest = build_manifest(
         builder=settings.builder,
         version=__version__,
-        entries=database.entries(),
+        entries=database.entries_in(PUBLISHED),
         checkpoints=database.checkpoints(),
         environments=database.environments(),
         at=bench.at(),

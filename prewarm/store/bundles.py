@@ -13,6 +13,9 @@ from typing import Any
 
 from prewarm.store.connection import Connection, Row, to_json
 
+#: Rows of what was set aside; their files are bounded by themselves (``quarantine.py``).
+MOST_QUARANTINED = 200
+
 
 @dataclass(frozen=True, slots=True)
 class BundleRow:
@@ -127,6 +130,26 @@ class Bundles(Connection):
             "DELETE FROM bundles WHERE sha256 IN (SELECT value FROM json_each(:sha256s))",
             {"sha256s": to_json(list(sha256s))},
         )
+
+    def forget_quarantined(self, *, before: str, most: int = MOST_QUARANTINED) -> int:
+        """Forget what was set aside before this time and the oldest over ``most``; return how many.
+
+        None that an entry still names, whose next look tells why it is of no use.
+        """
+        rows = self.query(
+            """
+            DELETE FROM bundles
+            WHERE quarantined_at IS NOT NULL
+              AND (quarantined_at < :before OR rowid IN (
+                SELECT rowid FROM bundles WHERE quarantined_at IS NOT NULL
+                ORDER BY quarantined_at DESC, rowid DESC LIMIT -1 OFFSET :most
+              ))
+              AND sha256 NOT IN (SELECT bundle_sha256 FROM entries WHERE bundle_sha256 IS NOT NULL)
+            RETURNING sha256
+            """,
+            {"before": before, "most": most},
+        )
+        return len(rows)
 
     def is_quarantined(self, sha256: str, build_key: str) -> bool:
         """Whether this bundle was set aside and not packed anew for this key since."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
@@ -76,6 +76,20 @@ class Entries(Connection):
     def entries(self) -> tuple[Entry, ...]:
         """Return all entries by model and environment."""
         rows = self.query("SELECT * FROM entries ORDER BY model, environment_id")
+        return tuple(_entry(row) for row in rows)
+
+    def entries_in(self, statuses: Collection[Status]) -> tuple[Entry, ...]:
+        """Return the entries of some statuses by model and environment.
+
+        Those that are retired may be far more than those that are there.
+        """
+        rows = self.query(
+            """
+            SELECT * FROM entries WHERE status IN (SELECT value FROM json_each(:statuses))
+            ORDER BY model, environment_id
+            """,
+            {"statuses": to_json(sorted(statuses))},
+        )
         return tuple(_entry(row) for row in rows)
 
     def entries_of(self, model: str) -> tuple[Entry, ...]:

@@ -1,4 +1,4 @@
-"""The history of a service that has run for long: its tables are full to their bounds."""
+"""The history of a service that has run for long: tables full to their bounds, and their logs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from prewarm.build.house import MOST_RETIRED
 from prewarm.store.database import DATABASE_NAME, Database
 from prewarm.store.entries import Entry
+from prewarm.store.logs import log_of
 from prewarm.store.reports import MOST_OF_A_MODEL, MOST_REPORTS
 from prewarm.store.status import Status
 from prewarm.store.timestamp import timestamp
@@ -36,29 +37,33 @@ def long_history(shop: Any) -> None:
     began_s = time.time() - 86_400
     with Database(shop.settings.state_dir / DATABASE_NAME) as database:
         database.retire_missing([], at=timestamp(began_s))
-        fill(database, entry, began_s)
+        with database.transaction():
+            for number in range(MOST_RETIRED):
+                live(shop, database, entry, f"former-{number:04}/v1", began_s + number)
+        report(database, entry, began_s)
 
 
-def fill(database: Database, entry: Entry, began_s: float) -> None:
-    with database.transaction():
-        for number in range(MOST_RETIRED):
-            at, name = timestamp(began_s + number), f"former-{number:04}/v1"
-            database.see_checkpoint(
-                name, f"/former/{number}", digest=None, architecture=None, at=at
-            )
-            made = database.put_entry(name, entry.environment_id, at=at)
-            for status in _LIFE:
-                database.move(made.id, status, at=at, reason="as it was then", record=entry.record)
-        for number in range(MOST_RETIRED):
-            made_id = number + 2
-            for _ in range(2):
-                database.execute(
-                    """
-                    INSERT INTO builds (entry_id, build_key, started_at, ended_at, outcome, mode)
-                    VALUES (:id, :key, :at, :at, 'compiled', 'max-autotune')
-                    """,
-                    {"id": made_id, "key": entry.build_key, "at": timestamp(began_s + number)},
-                )
+def live(shop: Any, database: Database, entry: Entry, name: str, at_s: float) -> None:
+    """Let a checkpoint come, be built twice and go, as ``entry`` was."""
+    at = timestamp(at_s)
+    database.see_checkpoint(name, f"/{name}", digest=None, architecture=None, at=at)
+    made = database.put_entry(name, entry.environment_id, at=at)
+    for status in _LIFE:
+        database.move(made.id, status, at=at, reason="as it was then", record=entry.record)
+    for build in range(2):
+        began = timestamp(at_s + build)
+        log = log_of(shop.settings.state_dir / "logs", name, entry.environment_id, began)
+        log.touch()
+        database.execute(
+            """
+            INSERT INTO builds (entry_id, build_key, started_at, ended_at, outcome, mode, log)
+            VALUES (:id, :key, :at, :at, 'compiled', 'max-autotune', :log)
+            """,
+            {"id": made.id, "key": entry.build_key, "at": began, "log": str(log)},
+        )
+
+
+def report(database: Database, entry: Entry, began_s: float) -> None:
     for number in range(MOST_REPORTS):
         database.add_report(
             f"former-{number // MOST_OF_A_MODEL}/v1", entry.environment_id, bundle_sha256=None,

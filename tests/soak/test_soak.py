@@ -77,7 +77,7 @@ def test_a_long_run_under_everything_at_once_stays_flat(tmp_path: Path) -> None:
             ("deployments", 2.5, second_of(third.wait_for, third.report)),
             ("operator", 4.0, first.look),
             ("housekeeper", 25.0, second.keep_house),
-            ("disk", 45.0, second.damage),
+            ("disk", 20.0, second.damage),
             ("reloads", 60.0, service.reload),
             ("killer", 4.0, lambda: kill_a_child(process, chance, killed)),
         ) as failed:

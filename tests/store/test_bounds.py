@@ -108,6 +108,27 @@ def test_old_start_reports_go(database: Database, at: At) -> None:
     assert [report.at for report in database.reports("m")] == [at(3)]
 
 
+# -- what was set aside
+
+
+def test_what_was_set_aside_long_ago_and_over_the_number_is_forgotten(
+    database: Database, at: At
+) -> None:
+    for number in range(7):
+        database.add_bundle(
+            f"{number}", build_key="k", architecture="a", environment_id="e", size_bytes=1,
+            unpacked_bytes=1, files=1, record=None, at=at(0),
+        )  # fmt: skip
+        if number:
+            database.quarantine(f"{number}", reason="damaged", at=at(number))
+    database.put_entry("m", "e", at=at(0), bundle_sha256="1")
+    assert database.forget_quarantined(before=at(3)) == 1  # the first one is still named
+    assert database.forget_quarantined(before=at(0), most=2) == 2
+    left = [bundle.sha256 for bundle in database.quarantined_bundles()]
+    assert left == ["1", "5", "6"]
+    assert [bundle.sha256 for bundle in database.bundles_for_key("k")] == ["0"]
+
+
 # -- what is retired
 
 

@@ -198,3 +198,11 @@ def test_whoever_takes_the_lock_queues_everything_again_whatever_its_lease(
     assert database.release_dead(at(2)) == ()
     [released] = database.release_all(at(3))
     assert (released.status, released.code) == (Status.QUEUED, "interrupted")
+
+
+def test_entries_are_given_by_their_statuses(database: Database, at: At) -> None:
+    for model, status in (("b", Status.WARM), ("a", Status.PARTIAL), ("c", Status.RETIRED)):
+        database.put_entry(model, "e", at=at(0), status=status, reason="why")
+    found = database.entries_in([Status.WARM, Status.PARTIAL])
+    assert [entry.model for entry in found] == ["a", "b"]
+    assert database.entries_in([]) == ()
