@@ -50,7 +50,7 @@ def prove(
     orders = _orders(job, built, each_first=each_first)
     run = _Run(bench, job, built, packed, log, orders, built_in)
     plain = run.plain()
-    if isinstance(plain, Proven) and plain.verdict.code not in SHIM_CARRIES:
+    if isinstance(plain, Proven) and not _may_be_mended(plain):
         return plain
     mended = run.start(shim=True)
     if isinstance(plain, Proven) and not CARRYING_MENDS.intersection(mended.proofs[0]["mends"]):
@@ -59,6 +59,16 @@ def prove(
     if verdict.status is Status.WARM:
         verdict = warm_with_shim(plain.verdict.reason if isinstance(plain, Proven) else str(plain))
     return Proven(mended.proofs, verdict, needs_shim=True)
+
+
+def _may_be_mended(plain: Proven) -> bool:
+    """Tell whether the shim may carry what stands in a plain start's way.
+
+    A child names what no count tells from another graph.
+    """
+    if plain.verdict.status is Status.WARM:
+        return False
+    return plain.verdict.code in SHIM_CARRIES or bool(plain.proofs[-1].get("unmended"))
 
 
 def _orders(job: Job, built: Built, *, each_first: bool) -> list[list[int]]:

@@ -48,7 +48,9 @@ ZEROS: tuple[tuple[str, str, str], ...] = (
 SHIM_CARRIES = frozenset({"recompile_limit", "autotuned", "retuned", "triton_compiled"})
 
 #: The mends that carry it; the shim's others only save time and make no start clean.
-CARRYING_MENDS = frozenset({"recompile_limit", "retuning", "triton_groups", "ptxas"})
+CARRYING_MENDS = frozenset(
+    {"recompile_limit", "retuning", "triton_groups", "ptxas", "precompiled_headers"}
+)
 
 #: Counts that say "this checkpoint's graph is not the one in the bundle".
 _OTHER_GRAPH = ("graphs_compiled", "fx_misses", "aot_misses")

@@ -39,10 +39,14 @@ def _probe(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 def _compile(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    from prewarm_torchside import instruction_sets
+    from prewarm_torchside import imports, instruction_sets, upstream_mends
 
+    # Before torch is imported. What no variable reaches the shim does for a deployment.
     recorder = instruction_sets.Recorder()
-    recorder.start()  # before torch is imported
+    recorder.start()
+    imports.when_imported(
+        frozenset(("torch._inductor.config",)), upstream_mends.leave_headers_alone
+    )
     from prewarm_torchside import compiling
 
     answer: dict[str, Any] = compiling.answer(request, channel)

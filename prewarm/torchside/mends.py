@@ -4,8 +4,8 @@ Each ``Mend`` waits for one module of torch and says in which releases it is nee
 fails leaves upstream's behaviour and one line on standard error. ``PREWARM_MENDS`` switches them:
 unset is all, ``0`` is none, else a list of names.
 
-- ``recompile_limit``, ``retuning``, ``triton_groups`` and ``ptxas`` decide what a start compiles
-  and tunes; an entry may need them.
+- ``recompile_limit``, ``retuning``, ``triton_groups``, ``ptxas`` and ``precompiled_headers`` decide
+  what a start compiles and tunes; an entry may need them.
 - ``instruction_set``, ``guard_timing``, ``trace_names`` and ``collector`` only save work that each
   warm start repeats; nothing that is computed depends on them.
 - ``comparison`` holds what was recorded against this process, and comes first (comparison.py).
@@ -83,6 +83,11 @@ MENDS = (
         "ptxas",
         "torch._inductor.runtime.compile_tasks",
         lambda module, _: upstream_tuned.settle_ptxas(module),
+    ),
+    Mend(
+        "precompiled_headers",
+        "torch._inductor.config",
+        lambda module, _: upstream_mends.leave_headers_alone(module),
     ),
     Mend(
         "instruction_set",

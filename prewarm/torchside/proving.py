@@ -13,7 +13,7 @@ import time
 from functools import partial
 from typing import Any
 
-from . import outputs, shim, surroundings
+from . import outputs, shim, surroundings, upstream_mends
 from .deep_facts import deep_facts
 from .protocol import Channel
 from .reporting import start_report
@@ -55,10 +55,19 @@ def answer(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
         "python": "%d.%d.%d" % sys.version_info[:3],
         "uid": os.getuid(),
         "mends": shim.mends.made if shim.mends is not None else [],
+        "unmended": _unmended(session.device),
         "report": report,
         # After the report: to ask torch for the instruction set may start a compiler.
         "deep": deep_facts(session.device) if request.get("full") else None,
     }
+
+
+def _unmended(device: str) -> list[str]:
+    """Name what this start lacked for want of the shim and no count shows."""
+    import torch._inductor.config
+
+    found = device == "cpu" and upstream_mends.precompiles_headers(torch._inductor.config)
+    return ["precompiled_headers"] if found else []
 
 
 def _warm(session: Session, call: DeclaredCall, started_s: float) -> tuple[dict[str, Any], Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 
 TYPE_CHECKING = False  # typing is not imported in a shim; type checkers take this name as true
 if TYPE_CHECKING:
@@ -30,6 +31,25 @@ def raise_recompile_limit(config: ModuleType, limit: int) -> bool:
             setattr(config, name, limit)
             raised = True
     return raised
+
+
+def precompiles_headers(config: ModuleType) -> bool:
+    """Tell whether torch precompiles headers against the variable that says not to.
+
+    ``config`` is torch._inductor.config. Up to 2.12 no variable reaches this setting. A precompiled
+    header lies in the user's default directory, is preprocessed by g++ at each start, and its path
+    is part of each C++ kernel's key, so that another user compiles all of them again.
+    """
+    asked = os.environ.get("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS")
+    return asked == "0" and getattr(config, "cpp_cache_precompile_headers", None) is True
+
+
+def leave_headers_alone(config: ModuleType) -> bool:
+    """Let torch compile without precompiled headers; return whether this release needed it."""
+    if not precompiles_headers(config):
+        return False
+    config.cpp_cache_precompile_headers = False  # type: ignore[attr-defined]
+    return True
 
 
 def keep_tuned_configs(heuristics: ModuleType) -> bool:

@@ -11,6 +11,7 @@ Used as ``[model] interpreter = [python, fake_child.py]``. What it does is told 
   artifacts have the same content.
 - ``small_files``: how many small artifacts are made beside it, the first ten with what torch
   leaves about: locks and temporary files.
+- ``unmended``: what a proof without the shim says that it lacked.
 - ``mends``, ``shim_report``: what the shim changes, and the counts of a proof with it.
 - ``keeps_place``: the artifacts keep the path of the build, as torch's graph entries do: a start
   that does not find its tuned configurations there tunes again and leaves what it found.
@@ -206,6 +207,7 @@ def prove(request: dict, behaviour: dict, cache: Path) -> dict:
         "python": "3.11.0",
         "uid": os.getuid(),
         "mends": behaviour.get("mends", []) if shim else [],
+        "unmended": [] if shim else behaviour.get("unmended", []),
         "report": {**ZEROS, "triton_compiled": "n/a", "benchmarked_coordinate_descent": "n/a",
                    "bypass_reasons": ["told by the fake"], "not_watched": [],
                    **missed, **tuned, **behaviour.get("shim_report" if shim else "report", {}),

@@ -43,6 +43,18 @@ def test_what_the_shim_does_not_carry_is_not_tried_with_it(shop) -> None:
     assert not [step for step in shop.steps if "with the shim" in step.detail]
 
 
+def test_what_looks_like_another_graph_for_want_of_the_shim_is_tried_with_it(shop) -> None:
+    shop.model(
+        "m",
+        report={"graphs_compiled": 1, "fx_misses": 1},
+        unmended=["precompiled_headers"],
+        mends=["precompiled_headers"],
+    )
+    assert shop.scan().all_warm
+    (entry,) = shop.manifest()["entries"]
+    assert (entry["requires"], entry["code"]) == (["shim"], "needs_shim")
+
+
 def test_a_start_with_the_shim_that_is_not_clean_either_says_what_is_left(shop) -> None:
     shop.model("m", report=LIMIT, shim_report={"aot_bypassed": 1}, mends=["recompile_limit"])
     shop.scan()

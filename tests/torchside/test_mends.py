@@ -125,6 +125,19 @@ def test_a_limit_is_raised_and_never_lowered() -> None:
     assert (config.recompile_limit, config.accumulated_recompile_limit) == (300, 300)
 
 
+def test_headers_are_left_alone_where_no_variable_reaches_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config: Any = types.ModuleType("config")
+    config.cpp_cache_precompile_headers = True
+    assert not upstream_mends.leave_headers_alone(config), "nobody asked for it"
+    monkeypatch.setenv("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
+    assert upstream_mends.leave_headers_alone(config)
+    assert config.cpp_cache_precompile_headers is False
+    assert not upstream_mends.leave_headers_alone(config)
+    assert not upstream_mends.leave_headers_alone(types.ModuleType("config"))
+
+
 def test_the_guards_are_timed_only_for_who_reads_it(caplog: pytest.LogCaptureFixture) -> None:
     guards: Any = types.ModuleType("guards")
     guards.guards_log = logging.getLogger("test.guards")
