@@ -23,6 +23,7 @@ from prewarm.build.record import Built, built_of_record
 from prewarm.build.resting import publish_proven, rest_failed
 from prewarm.build.turns import Turn
 from prewarm.errors import StoreCorrupt
+from prewarm.store.builds import INTERRUPTED
 from prewarm.store.bundle import bundle_path, pack_apart, unpack
 from prewarm.store.bundle_check import bundle_fault
 from prewarm.store.bundles import BundleRow
@@ -165,6 +166,12 @@ def _compile(
                 why = why or str(error)
             mode = following
             continue
+        except BaseException as error:
+            # A disk that refuses, or the end of the service: nobody else ends this row.
+            bench.database.end_build(
+                build_id, INTERRUPTED, at=bench.at(), reason=str(error), mode=mode
+            )
+            raise
         peak = answer["peak_memory_bytes"]
         bench.database.end_build(
             build_id,

@@ -122,6 +122,16 @@ class Builds(Connection):
         )
         return len(rows)
 
+    def _interrupt_all_builds(self, *, at: str) -> None:
+        self.execute(
+            """
+            UPDATE builds SET outcome = :outcome, ended_at = :at,
+              reason = 'its end could not be written'
+            WHERE ended_at IS NULL
+            """,
+            {"outcome": INTERRUPTED, "at": at},
+        )
+
     def _interrupt_builds(self, entry_ids: Iterable[int], *, at: str) -> None:
         self.execute(
             """

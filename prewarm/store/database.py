@@ -68,7 +68,9 @@ class Database(
 
         Only for whoever has just taken the lock of the state directory.
         """
-        return self._release(at=at, until=_FOREVER)
+        released = self._release(at=at, until=_FOREVER)
+        self._interrupt_all_builds(at=at)
+        return released
 
     def _release(self, *, at: str, until: str) -> tuple[Entry, ...]:
         with self.transaction():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 
 import pytest
 
-from prewarm.errors import RegistryError
+from prewarm.build import pipeline
+from prewarm.errors import NoSpace, RegistryError
 from prewarm.store.bundle import bundle_path
 from prewarm.store.status import Status
 
@@ -69,6 +71,20 @@ def test_an_error_of_the_model_does_not_go_down_the_ladder(shop) -> None:
     shop.scan()
     assert shop.builds("m1") == ["failed"]
     assert (shop.entry("m1").status, shop.entry("m1").code) == (Status.FAILED, "ended_early")
+
+
+@pytest.mark.parametrize("error", [NoSpace("told by the test"), OSError("told by the test")])
+def test_a_compile_run_that_no_child_ended_is_over_all_the_same(
+    shop, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    shop.model("m")
+    monkeypatch.setattr(pipeline, "ask_compile", refuse)
+    with contextlib.suppress(OSError):
+        shop.scan()
+    assert shop.builds("m") == ["interrupted"]
 
 
 def test_a_hang_ends_at_the_deadline_in_each_mode(shop) -> None:

@@ -200,6 +200,17 @@ def test_whoever_takes_the_lock_queues_everything_again_whatever_its_lease(
     assert (released.status, released.code) == (Status.QUEUED, "interrupted")
 
 
+def test_at_a_start_no_build_goes_on_whatever_became_of_its_entry(
+    database: Database, at: At
+) -> None:
+    entry = database.put_entry("m", "e", at=at(0))
+    database.start_build(entry.id, "key", at=at(1))
+    database.release_dead(at(2))
+    assert database.builds(entry.id)[0].outcome is None
+    database.release_all(at(3))
+    assert database.builds(entry.id)[0].outcome == "interrupted"
+
+
 def test_entries_are_given_by_their_statuses(database: Database, at: At) -> None:
     for model, status in (("b", Status.WARM), ("a", Status.PARTIAL), ("c", Status.RETIRED)):
         database.put_entry(model, "e", at=at(0), status=status, reason="why")
