@@ -6,8 +6,8 @@ unset is all, ``0`` is none, else a list of names.
 
 - ``recompile_limit``, ``retuning``, ``triton_groups``, ``ptxas`` and ``precompiled_headers`` decide
   what a start compiles and tunes; an entry may need them.
-- ``instruction_set``, ``guard_timing``, ``trace_names`` and ``collector`` only save work that each
-  warm start repeats; nothing that is computed depends on them.
+- ``instruction_set``, ``guard_timing``, ``trace_names``, ``templates`` and ``collector`` only save
+  work that each warm start repeats; nothing that is computed depends on them.
 - ``comparison`` holds what was recorded against this process, and comes first (comparison.py).
 """
 
@@ -103,6 +103,11 @@ MENDS = (
         "trace_names",
         "torch._dynamo.symbolic_convert",
         lambda module, _: upstream_mends.skip_trace_names(module),
+    ),
+    Mend(
+        "templates",
+        "torch._inductor.codegen.common",
+        lambda module, _: upstream_mends.compile_templates_late(module),
     ),
     Mend("collector", "torch._dynamo", _nothing, collector.quiet_import),
     Mend(

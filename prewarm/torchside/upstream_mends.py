@@ -145,3 +145,38 @@ def skip_trace_names(symbolic_convert: ModuleType) -> bool:
 
     symbolic_convert.get_funcname = get_funcname  # type: ignore[attr-defined]
     return True
+
+
+class _LateTemplate:
+    """A kernel's template that is compiled when it is first used."""
+
+    def __init__(self, compile_it: Callable[[], Any]) -> None:
+        self._compile_it: Callable[[], Any] | None = compile_it
+        self._compiled: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._compile_it is not None:
+            self._compiled = self._compile_it()
+            self._compile_it = None
+        return getattr(self._compiled, name)
+
+
+def compile_templates_late(common: ModuleType) -> bool:
+    """Compile the templates of kernels when a kernel is made from them, not when they are imported.
+
+    ``common`` is torch._inductor.codegen.common, whose ``KernelTemplate`` gives some twenty sources
+    to jinja2 while Inductor is imported; a start that finds its graphs makes no kernel.
+    """
+    templates: Any = getattr(common, "KernelTemplate", None)
+    inner = getattr(templates, "_template_from_string", None)
+    engine = getattr(common, "jinja2_env", None)
+    if inner is None or engine is None or inner.__code__.co_varnames[:1] != ("source",):
+        return False
+
+    @functools.wraps(inner)
+    def _template_from_string(source: str) -> Any:
+        # Without jinja2 there is no template at all, and torch looks for that.
+        return inner(source) if engine() is None else _LateTemplate(lambda: inner(source))
+
+    templates._template_from_string = staticmethod(_template_from_string)
+    return True

@@ -39,7 +39,7 @@ ROUNDS, COLD_ROUNDS = 7, 2
 MODEL = "minilm/v1"
 
 #: What only saves time, and can be left out one by one.
-PARTS = ("instruction_set", "guard_timing", "trace_names", "collector")
+PARTS = ("instruction_set", "guard_timing", "trace_names", "templates", "collector")
 
 DECLARATION = """\
 [model]

@@ -161,6 +161,27 @@ def test_traced_functions_are_named_only_for_who_reads_it(caplog: pytest.LogCapt
     assert module.get_funcname("file.py", 3) == "forward"
 
 
+def test_a_template_is_compiled_when_it_is_used() -> None:
+    compiled: list[str] = []
+    common: Any = types.ModuleType("common")
+
+    class KernelTemplate:
+        @staticmethod
+        def _template_from_string(source: str) -> Any:
+            compiled.append(source)
+            return types.SimpleNamespace(render=lambda **given: source.format(**given))
+
+    common.KernelTemplate, common.jinja2_env = KernelTemplate, lambda: "an engine"
+    assert upstream_mends.compile_templates_late(common)
+    template = KernelTemplate()._template_from_string("load {name}")
+    assert template and compiled == []
+    assert template.render(name="a") == "load a"
+    assert template.render(name="b") == "load b"
+    assert compiled == ["load {name}"]
+    common.jinja2_env = lambda: None
+    assert not upstream_mends.compile_templates_late(types.ModuleType("common"))
+
+
 def test_every_mend_finds_its_place_in_the_installed_torch() -> None:
     pytest.importorskip("torch")
     import importlib
