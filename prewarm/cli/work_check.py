@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from prewarm.build.cgroup import delegated_cgroup
 from prewarm.build.compile_threads import VARIABLES, compile_threads, cpu_quota, present_cpus
-from prewarm.build.devices import present_devices
 from prewarm.build.device import Device
+from prewarm.build.devices import present_devices
 from prewarm.build.gpu_load import read_load, why_busy
 from prewarm.cli.finding import Finding
 from prewarm.config import Settings
