@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from prewarm.build.house import MOST_RETIRED
+from prewarm.store.bundles import MOST_QUARANTINED
 from prewarm.store.database import DATABASE_NAME, Database
 from prewarm.store.entries import Entry
 from prewarm.store.logs import log_of
@@ -40,6 +41,7 @@ def long_history(shop: Any) -> None:
         with database.transaction():
             for number in range(MOST_RETIRED):
                 live(shop, database, entry, f"former-{number:04}/v1", began_s + number)
+        set_aside(database, entry, began_s)
         report(database, entry, began_s)
 
 
@@ -61,6 +63,18 @@ def live(shop: Any, database: Database, entry: Entry, name: str, at_s: float) ->
             """,
             {"id": made.id, "key": entry.build_key, "at": began, "log": str(log)},
         )
+
+
+def set_aside(database: Database, entry: Entry, began_s: float) -> None:
+    """Quarantine as many bundles as are remembered."""
+    for number in range(MOST_QUARANTINED):
+        at, sha256 = timestamp(began_s + number), f"{number:064x}"
+        database.add_bundle(
+            sha256, build_key=f"{number:064x}", architecture=sha256,
+            environment_id=entry.environment_id, size_bytes=1, unpacked_bytes=1, files=1,
+            record=entry.record, at=at,
+        )  # fmt: skip
+        database.quarantine(sha256, reason="as it was then", at=at)
 
 
 def report(database: Database, entry: Entry, began_s: float) -> None:
