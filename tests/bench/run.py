@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.building import build_figures
 from bench.commands import hook_figures, status_figures
 from bench.figure import Figure
+from bench.hook_http import hook_http_figures
 from bench.machine import machine
 from bench.serving import serve_figures
 from bench.table import write_readme
@@ -32,6 +33,7 @@ from prewarm.store.timestamp import timestamp
 
 PARTS: dict[str, Callable[[Path], list[Figure]]] = {
     "hook": hook_figures,
+    "hook-http": hook_http_figures,
     "status": status_figures,
     "serve": serve_figures,
     "build": build_figures,
