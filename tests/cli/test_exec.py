@@ -138,6 +138,18 @@ def test_a_python_that_keeps_the_shim_out_is_told(run: Exec) -> None:
     assert "PREWARM_DIR" in told(done)["environ"]
 
 
+def test_the_hook_tells_it_of_its_interpreter(shop: Shop, tmp_path: Path) -> None:
+    from ..shop import FAKE
+
+    shop.model("a")
+    shop.scan()
+    interpreter = f"{sys.executable} -E {FAKE}"
+    into = str(tmp_path / "private")
+    code, err = shop.prewarm("hook", "a", "--into", into, "--interpreter", interpreter)
+    assert code == 0
+    assert "with -E its Python does not look at PYTHONPATH, so the shim does not run" in err
+
+
 # -- wrong usage
 
 
