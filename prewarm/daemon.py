@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import FrameType
 
-from prewarm.build.adopt import adopt
 from prewarm.build.bench import Bench
 from prewarm.build.cgroup import open_cgroups
 from prewarm.build.crew import Crew
@@ -27,7 +26,6 @@ from prewarm.build.house import keep_house
 from prewarm.build.job_board import JobBoard
 from prewarm.build.lock import SERVICE
 from prewarm.build.look import Looker
-from prewarm.build.quarantine import mend
 from prewarm.build.run import open_run, registry_of
 from prewarm.build.step import Step
 from prewarm.config import Settings
@@ -168,7 +166,6 @@ class Daemon:
 
     def _loop(self, bench: Bench) -> None:
         looker = Looker(bench, self._board)
-        self._first(bench)
         look_at_s, house_at_s = None, time.monotonic()
         latest: Changes | None = None
         while not self._stop.is_set():
@@ -187,13 +184,6 @@ class Daemon:
                 house_at_s = now_s + HOUSE_S
                 self._keep_house(bench)
             self._tend()
-
-    def _first(self, bench: Bench) -> None:
-        try:
-            adopt(bench)
-            mend(bench)
-        except PrewarmError as error:
-            self._narrator.trouble(error)
 
     def _next(self, latest: Changes | None, look_at_s: float | None) -> Changes | None:
         """Wait a tick for changes; a look that is due again sees the latest ones once more.
@@ -218,7 +208,7 @@ class Daemon:
         started_s = time.monotonic()
         try:
             survey = looker.look(changes.presence)
-        except PrewarmError as error:
+        except (PrewarmError, OSError) as error:
             self._narrator.trouble(error)
             return time.monotonic() + TROUBLE_S
         if survey is None:
@@ -234,7 +224,7 @@ class Daemon:
     def _keep_house(self, bench: Bench) -> None:
         try:
             kept = keep_house(bench)
-        except PrewarmError as error:
+        except (PrewarmError, OSError) as error:
             self._narrator.trouble(error)
             return
         if kept.readmitted:

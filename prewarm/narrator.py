@@ -43,8 +43,10 @@ class Narrator:
         doing = ", ".join(tuple(self._doing)) or "idle"
         self._notifier.status(f"{doing}; {len(self._board.jobs())} waiting")
 
-    def trouble(self, error: PrewarmError) -> None:
-        """Tell of an error that does not end the service."""
+    def trouble(self, error: PrewarmError | OSError) -> None:
+        """Tell of an error that does not end the service; a disk may refuse at any call."""
+        if isinstance(error, OSError):
+            error = PrewarmError(f"{type(error).__name__}: {error}")
         if error.code == "interrupted":
             return  # the end itself is told
         self._log.event("trouble", level="error", detail=str(error), code=error.code)

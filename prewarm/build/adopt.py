@@ -14,7 +14,12 @@ from typing import Any
 
 from prewarm.build.bench import Bench
 from prewarm.store.bundle import bundle_path
-from prewarm.store.manifest import ManifestEntry, manifests_directory, read_manifests
+from prewarm.store.manifest import (
+    ManifestEntry,
+    ReadManifest,
+    manifests_directory,
+    read_manifests,
+)
 from prewarm.store.status import Status
 from prewarm.store.trust import distrust
 
@@ -27,28 +32,31 @@ def adopt(bench: Bench) -> int:
     if any(_distrusted(path) for path in (cache_dir, manifests_directory(cache_dir))):
         return 0
     manifests, _ = read_manifests(cache_dir)
+    # All or none: whoever dies in the middle would leave a state that is not empty any more.
+    with database.transaction():
+        return sum(_adopt_all(bench, read) for read in manifests if not _distrusted(read.path))
+
+
+def _adopt_all(bench: Bench, read: ReadManifest) -> int:
     adopted = 0
-    for read in manifests:
-        if _distrusted(read.path):
+    for entry in read.manifest.entries:
+        packed = bundle_path(bench.settings.cache_dir, entry.bundle.sha256)
+        if not packed.is_file() or packed.stat().st_size != entry.bundle.size_bytes:
             continue
-        for entry in read.manifest.entries:
-            packed = bundle_path(cache_dir, entry.bundle.sha256)
-            if not packed.is_file() or packed.stat().st_size != entry.bundle.size_bytes:
-                continue
-            database.add_bundle(
-                entry.bundle.sha256,
-                build_key=entry.build_key,
-                architecture=entry.architecture,
-                environment_id=entry.environment,
-                size_bytes=entry.bundle.size_bytes,
-                unpacked_bytes=entry.bundle.unpacked_bytes,
-                files=entry.bundle.files,
-                record=_record(entry),
-                at=bench.at(),
-            )
-            if read.manifest.builder == bench.settings.builder:
-                _keep(bench, entry)
-            adopted += 1
+        bench.database.add_bundle(
+            entry.bundle.sha256,
+            build_key=entry.build_key,
+            architecture=entry.architecture,
+            environment_id=entry.environment,
+            size_bytes=entry.bundle.size_bytes,
+            unpacked_bytes=entry.bundle.unpacked_bytes,
+            files=entry.bundle.files,
+            record=_record(entry),
+            at=bench.at(),
+        )
+        if read.manifest.builder == bench.settings.builder:
+            _keep(bench, entry)
+        adopted += 1
     return adopted
 
 

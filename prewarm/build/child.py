@@ -89,10 +89,10 @@ def run_child(
         spec.workdir.mkdir(parents=True, exist_ok=True)
         spec.log.parent.mkdir(parents=True, exist_ok=True)
         asked.write_text(json.dumps(request))  # a file: a child that never reads cannot block us
-        output.touch()
+        out = output.open("wb")
         log = ChildLog(spec.log)
-    with log, output.open("rb") as lines:
-        with asked.open("rb") as stdin, output.open("wb") as out:
+    with out, log, output.open("rb") as lines:
+        with asked.open("rb") as stdin:
             start = partial(_start, spec, limit, stdin.fileno(), out.fileno(), log.writer)
             processes = start() if membership is None else membership.start(start, stop)
         log.begin()

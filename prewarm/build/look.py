@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 
+from prewarm.build.adopt import adopt
 from prewarm.build.bench import Bench
 from prewarm.build.job import Job
 from prewarm.build.job_board import JobBoard
 from prewarm.build.publish import publish
+from prewarm.build.quarantine import mend
 from prewarm.build.queue import in_order
 from prewarm.build.retry import is_due
 from prewarm.build.run import registry_of
@@ -32,6 +34,7 @@ class Looker:
         self._board = board
         self._memory = ScanMemory()
         self._surveyor = Surveyor(bench, self._is_due)
+        self._took_over = False
 
     def forget_environments(self) -> None:
         """Gather the facts of each interpreter anew at the next look: packages may have changed."""
@@ -43,9 +46,14 @@ class Looker:
         Raises:
             PrewarmError: the look could not be finished; the next one begins anew.
         """
+        bench = self._bench
+        if not self._took_over:
+            # Before anything is written: what is published must not leave for want of a look back.
+            adopt(bench)
+            mend(bench)
+            self._took_over = True
         if not presence.is_there:
             return None
-        bench = self._bench
         registry, settle_s = registry_of(bench.settings), bench.settings.settle_s
         # A worker that died, or could not write that it gives back, let its lease run out.
         bench.database.release_dead(bench.at())

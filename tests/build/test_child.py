@@ -12,6 +12,7 @@ import pytest
 
 from prewarm.build.child import ChildFailed, ChildSpec, Interrupted, run_child
 from prewarm.build.process_group import MARKER
+from prewarm.errors import NotWritable
 
 FAKE_PACKAGE = "prewarm_torchside"
 
@@ -45,6 +46,13 @@ def alive(workdir: Path) -> list[psutil.Process]:
 
 
 ANSWER = "import json; print(json.dumps({'answer': {'n': 1}}), flush=True)\n"
+
+
+@pytest.mark.parametrize("name", ["request.json", "output.jsonl"])
+def test_a_file_of_its_own_that_cannot_be_written_is_told(tmp_path: Path, name: str) -> None:
+    (tmp_path / "work" / name).mkdir(parents=True)
+    with pytest.raises(NotWritable, match="work"):
+        run_child(spec(tmp_path, ANSWER), {})
 
 
 def test_an_answer_and_its_progress_come_back(tmp_path: Path) -> None:

@@ -9,10 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
+from prewarm.build import look as look_module
+from prewarm.build.bench import Bench
 from prewarm.build.job_board import JobBoard
 from prewarm.build.look import Looker
 from prewarm.build.run import open_run
 from prewarm.build.survey import Survey
+from prewarm.errors import NotWritable
 from prewarm.registry.presence import registry_is_there
 from prewarm.store.status import Status
 from prewarm.store.timestamp import epoch_seconds, timestamp
@@ -68,3 +71,29 @@ def test_it_says_when_what_failed_is_tried_again(shop) -> None:
     due_s = epoch_seconds(min(at for at in due_at if at))
     assert again_in_s(due_s - 5) == pytest.approx(5, abs=0.01)
     assert again_in_s(due_s + 5) == 0
+
+
+def test_what_could_not_be_adopted_is_adopted_by_the_next_look(
+    shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Bench] = []
+
+    def adopted(bench: Bench) -> int:
+        tried.append(bench)
+        if len(tried) == 1:
+            raise NotWritable("told by the test")
+        return 0
+
+    monkeypatch.setattr(look_module, "adopt", adopted)
+    settings, stop = shop.settings, threading.Event()
+    with open_run(
+        settings, what="test", report=lambda _: None, stop=stop, now_s=time.time
+    ) as bench:
+        looker, there = Looker(bench, JobBoard()), registry_is_there(settings.registry, None)
+        shop.model("m")
+        with pytest.raises(NotWritable):
+            looker.look(there)
+        assert bench.database.entries() == (), "nothing else was done before it"
+        looker.look(there)
+        looker.look(there)
+    assert len(tried) == 2

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+from typing import Any
 
 import pytest
 
 from prewarm.build import pipeline
 from prewarm.errors import NoSpace, RegistryError
 from prewarm.store.bundle import bundle_path
+from prewarm.store.database import Database
 from prewarm.store.status import Status
 
 
@@ -197,6 +199,29 @@ def test_an_empty_state_adopts_what_is_published_and_proves_it(shop) -> None:
     assert fresh.scan().all_warm
     assert fresh.builds("m1") == []
     assert fresh.entry("m1").bundle_sha256 == sha256
+
+
+def test_an_adoption_that_ended_in_the_middle_is_made_anew(
+    shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("m1", "m2"):
+        shop.model(name, name.encode(), graph=name)
+    shop.scan()
+    fresh = shop.with_settings(state_dir=shop.root / "new-state")
+    real, adopted = Database.add_bundle, []
+
+    def refuse(*args: Any, **fields: Any) -> Any:
+        adopted.append(args)
+        if len(adopted) == 2:
+            raise OSError("told by the test")
+        return real(*args, **fields)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "add_bundle", refuse)
+        with pytest.raises(OSError, match="told by the test"):
+            fresh.scan()
+    assert fresh.scan().all_warm
+    assert fresh.builds("m1") == fresh.builds("m2") == []
 
 
 def test_what_one_scan_of_an_empty_state_leaves_out_the_next_one_adopts(shop) -> None:
