@@ -170,8 +170,8 @@ def test_options_named_in_the_readme_exist() -> None:
     root = click.Context(cli)
     # Beside our own: what pip, ruff, mypy, pytest, docker, curl and g++ are given.
     known = {"--help", "--no-deps", "--check", "--strict", "--env-file", "--version", "--dist"}
+    known |= {"--no-compile"}  # pip
     known |= {"--system", "--now", "--home-dir", "--unix-socket"}  # useradd, systemctl, curl
-    known |= {"--unix-socket"}
     for name in COMMANDS:
         command = cli.get_command(root, name)
         assert command is not None

@@ -35,7 +35,10 @@ def into(tmp_path: Path) -> Path:
     proof = {"graphs": [GRAPH], "declared": {"shapes": SHAPES}}
     env_json = {
         "format": 1,
-        "caches": {"TORCHINDUCTOR_CACHE_DIR": f"{TREE}/inductor"},
+        "caches": {
+            "TORCHINDUCTOR_CACHE_DIR": f"{TREE}/inductor",
+            "TRITON_CACHE_DIR": f"{TREE}/triton",
+        },
         "variables": {},
         "entries": [{"model": "block/v1", "proof": proof}],
         "environments": {"e": {"device": "cpu"}},
