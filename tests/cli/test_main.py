@@ -194,6 +194,7 @@ def test_every_class_of_errors_has_an_exit_code_of_the_contract() -> None:
     other = {kind.__name__: kind.exit_code for kind in kinds if kind.exit_code != 1}
 
     assert other.pop("Interrupted", 130) == 130, "build's own; there only if a test imported it"
+    assert other.pop("Broken", 5) == 5, "of a connection; likewise"
     assert other == {
         "NotWarm": 3,
         "EnvironmentDiffers": 4,
