@@ -17,7 +17,7 @@ from typing import Any
 from .compiler import forgetful
 
 SERVER = Path(__file__).parent / "e2e" / "server.py"
-TIMEOUT_S = 300
+TIMEOUT_S = 500
 
 
 @dataclass(frozen=True)

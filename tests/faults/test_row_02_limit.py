@@ -95,6 +95,6 @@ def test_whatever_makes_the_graphs_many(
     assert bool(seen["failed"]) == ("fullgraph" in case)
     proof = children.prove(recompile_limit=9, shim=True)
     verdict = verdict_of(proof)
-    assert (verdict.status, proof["mends"]) == ("warm", ["recompile_limit"])
+    assert verdict.status == "warm" and "recompile_limit" in proof["mends"]
     ends = f"call 9 raises {seen['failed']}" if seen["failed"] else "call 9 runs in eager mode"
     fault_row(2, case, alone=f"8 of 9 graphs, {ends}", said="warm with the shim, 9 graphs, limit 9")
