@@ -155,6 +155,16 @@ class Arena:
         except psutil.Error:
             return []
 
+    def lose_state(self) -> None:
+        """Take the state directory away, all but the key; children of the dead daemon end."""
+        for process in self.children():
+            process.kill()
+        for path in self.state_dir.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif not path.name.startswith("signing."):
+                path.unlink()
+
     def close(self) -> None:
         """End every process; what lies there goes, unless it is to be looked at."""
         self.kill()

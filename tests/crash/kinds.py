@@ -76,6 +76,17 @@ def failing_call(rounds: Rounds, draw: random.Random) -> bool:
     return _refusing(rounds, draw, "failing_call", errno.EIO, ops)
 
 
+def lost_state(rounds: Rounds, draw: random.Random) -> bool:
+    """The state is gone, and the daemon is killed while it adopts what is published."""
+    rounds.recover()
+    published = set(rounds.arena.models)
+    fault = Fault(draw.choice(_KILLS), op="write", path="state/prewarm.db-wal",
+                  skip=draw.randrange(40))  # fmt: skip
+    hit = rounds.at_start("lost_state", fault, graph=_graph(draw), lose_state=True)
+    assert published.isdisjoint(rounds.witness.builds()), "what was published was built again"
+    return hit
+
+
 def scan(rounds: Rounds, draw: random.Random) -> bool:
     """A scan in the foreground is killed, or the power goes."""
     action = draw.choice((Action.KILL_BEFORE, Action.KILL_AFTER, Action.CUT_AFTER))
@@ -118,13 +129,14 @@ def hook(rounds: Rounds, draw: random.Random) -> bool:
 
 #: Each kind with how many of a hundred rounds it has.
 KINDS: dict[Draw, int] = {
-    daemon_any_time: 20,
+    daemon_any_time: 18,
     daemon_at_call: 24,
     power_cut: 12,
     child_any_time: 8,
     child_at_call: 6,
     pack_at_call: 4,
-    scan: 6,
+    lost_state: 4,
+    scan: 4,
     gc: 4,
     hook: 6,
     failing_fsync: 3,

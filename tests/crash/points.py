@@ -71,8 +71,7 @@ def _times(point: Point) -> tuple[int, ...]:
     last = point.times - 1
     if point.path == "state/prewarm.db-wal" and point.op == "write":
         return tuple(range(0, last, max(1, last // 6)))
-    lasts = point.path.startswith(("cache/manifests", "state/prewarm.db"))
-    return (0, last) if last and lasts else (0,)
+    return (0, last) if last and point.path.startswith("cache/manifests") else (0,)
 
 
 def trace(arena: Arena) -> tuple[Point, ...]:

@@ -20,7 +20,7 @@ from .tally import Tally
 
 #: What an entry may be called after a fault of its surroundings, and for a killed child.
 SURROUNDINGS = frozenset({"no_space", "not_writable"})
-OF_CHILD = frozenset({"killed", "ended_early", "pack_failed", "no_space", "rubbish", "corrupt"})
+OF_CHILD = frozenset({"killed", "pack_failed"})
 
 #: A round has this long to be hit; one whose fault lies too far ends with the work.
 HIT_S = 25.0
@@ -40,15 +40,34 @@ class Rounds:
 
     # -- one round each
 
-    def at_start(self, kind: str, fault: Fault, *, graph: str | None = None) -> bool:
-        """Let a fault happen to a daemon from its start on; return whether it did."""
+    def at_start(
+        self,
+        kind: str,
+        fault: Fault,
+        *,
+        graph: str | None = None,
+        and_stop: bool = False,
+        lose_state: bool = False,
+    ) -> bool:
+        """Let a fault happen to a daemon from its start on; return whether it did.
+
+        With ``and_stop`` the daemon is ended as a service manager does where all work was done;
+        with ``lose_state`` it starts with an empty state, but for its key.
+        """
         with self._round(kind, fault) as name:
             self.arena.kill()
+            if lose_state:
+                self.arena.lose_state()
+                self.witness.state_is_lost()
+                self._judged = 0
             self.arena.injector.arm(fault)
             self._arrive(name, graph)
             self.arena.start()
             self._until_over(fault)
-            if not _kills_daemon(fault):
+            if and_stop and not self.arena.injector.fired:
+                self.arena.injector.arm(fault)
+                assert self.arena.end() in (0, 1, -9)
+            elif not _kills_daemon(fault):
                 arena = self.arena
                 arena.until(lambda: not arena.alive or arena.has_looked(), "an end or a first look")
                 if not arena.alive:
@@ -154,8 +173,9 @@ class Rounds:
         self._number += 1
         self._allowed = frozenset()
         if isinstance(what, Fault) and not _kills_daemon(what):
-            self._allowed = SURROUNDINGS if what.roles & MAIN else OF_CHILD
-            self._refused = what.op if what.action is Action.FAIL else None
+            fails = what.action is Action.FAIL
+            self._allowed = SURROUNDINGS if fails else OF_CHILD
+            self._refused = what.op if fails else None
         try:
             yield f"m{self._number}"
             self.arena.injector.disarm()
@@ -233,10 +253,12 @@ class Rounds:
             self.arena.daemon.wait(HIT_S)
 
     def _require_told_end(self) -> None:
-        """A daemon that could not start for a fault says so in one line."""
+        """A daemon that could not start for a fault says so in one line; later it lives on."""
         assert self.arena.daemon is not None
         assert self.arena.daemon.returncode == 1, self.arena.daemon.returncode
-        assert "Traceback" not in self.arena.log.read_text(), "it ended in a traceback"
+        last = self.arena.log.read_text().rpartition("--- ")[2]
+        assert "Traceback" not in last and "internal error" not in last, "it was not thought of"
+        assert '"started"' not in last, "the service ended for a fault that is not its own"
 
 
 def pause(seconds: float) -> None:

@@ -31,7 +31,7 @@ def test_a_fault_at_any_call_of_a_first_build_loses_nothing(
 
     def trial(number: int, fault: Fault) -> bool:
         rounds = Rounds(make_arena(f"p{number}"), tally)
-        hit = rounds.at_start(kind_of(fault), fault)
+        hit = rounds.at_start(kind_of(fault), fault, and_stop=True)
         if number % 5 == 0:
             rounds.finish()
         rounds.arena.remove()
