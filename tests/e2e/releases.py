@@ -217,7 +217,7 @@ def run(
 def table(found: list[dict[str, Any]]) -> str:
     """Return the table as Markdown: one line for each release, oldest first."""
     lines = [
-        "| torch | without the shim | with it | changed in this release | left alone | first "
+        "| torch | mends off | with them | changed in this release | left alone | first "
         "answer, mends off → on | Python children | `-I`, `-E`, `-S` |",
         "|---|---|---|---|---|---|---|---|",
     ]
@@ -230,8 +230,9 @@ def table(found: list[dict[str, Any]]) -> str:
         )
         cells = [
             f"{one['torch']} (Python {one['python']})",
-            f"{off['graphs']} of {SIZES} sizes compiled",
-            f"{one['status']['status']}, {on['graphs']} of {SIZES}, {on['fx_misses']} missed",
+            f"{off['graphs']} of {SIZES} sizes compiled, {off['fx_misses']} missed",
+            f"{one['status']['status']}, {on['graphs']} of {SIZES} compiled, "
+            f"{on['fx_misses']} missed",
             ", ".join(f"`{name}`" for name in made),
             ", ".join(f"`{name}`" for name in left) or "none",
             f"{off['first_answer_s']} → {on['first_answer_s']} s",
