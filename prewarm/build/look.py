@@ -84,7 +84,7 @@ class Looker:
         Where something is still written, and when the first that failed is tried again.
         """
         waits_s = [self._bench.settings.settle_s] if survey.settling else []
-        if due := self._bench.database.next_try_at():
+        if due := self._bench.database.next_try_at(after=self._bench.at()):
             waits_s.append(max(0.0, epoch_seconds(due) - self._bench.now_s()))
         return min(waits_s, default=math.inf)
 

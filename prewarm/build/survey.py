@@ -18,7 +18,7 @@ from prewarm.build.child import ChildFailed
 from prewarm.build.environments import Environments, check_compiler
 from prewarm.build.job import Job
 from prewarm.build.quarantine import fault_of, set_aside
-from prewarm.build.retry import inputs_changed
+from prewarm.build.retry import decide_retry, inputs_changed
 from prewarm.build.step import Step
 from prewarm.environment import Environment
 from prewarm.errors import ConfigError, PrewarmError
@@ -215,14 +215,18 @@ class Surveyor:
         )
         if entry.status in WORKING:
             return entry
-        if (entry.status, entry.reason, entry.code) == (status, reason, code):
-            # No news, and no event of it, however often a daemon looks.
-            return entry
-        if not allowed(entry.status, status):
-            entry = database.move(entry.id, Status.QUEUED, at=at)
-        return database.move(
-            entry.id, status, at=at, reason=reason, code=code, attempts=0, next_try_at=None
-        )
+        if (entry.status, entry.reason, entry.code) != (status, reason, code):
+            if not allowed(entry.status, status):
+                entry = database.move(entry.id, Status.QUEUED, at=at)
+            entry = database.move(
+                entry.id, status, at=at, reason=reason, code=code, attempts=0, next_try_at=None
+            )
+        # Without news no event is written, however often a daemon looks.
+        if status is Status.FAILED and (entry.next_try_at is None or entry.next_try_at <= at):
+            decided = decide_retry(code, 1, at, model=entry.model)
+            if decided.next_try_at is not None:
+                database.put_off(entry.id, decided.next_try_at)
+        return entry
 
     def _drop_nameless(self, model: str) -> None:
         """Retire the entry of the time when the declaration could not be read."""

@@ -87,11 +87,27 @@ class Retries(Connection):
         )
         return rows[0]["code"] if rows else None
 
-    def next_try_at(self) -> str | None:
-        """Return when the first of those that failed is tried again, None if none is."""
-        [row] = self.query("SELECT min(next_try_at) AS at FROM entries WHERE status = 'failed'")
+    def next_try_at(self, *, after: str) -> str | None:
+        """Return when the first of those that failed is tried again after this time, if any is.
+
+        One that was due before, of an environment that is gone say, is nobody's to try.
+        """
+        [row] = self.query(
+            """
+            SELECT min(next_try_at) AS at FROM entries
+            WHERE status = 'failed' AND next_try_at > :after
+            """,
+            {"after": after},
+        )
         at: str | None = row["at"]
         return at
+
+    def put_off(self, entry_id: int, next_try_at: str) -> None:
+        """Let what failed before its work could begin be tried again then; that is no event."""
+        self.execute(
+            "UPDATE entries SET next_try_at = :at WHERE id = :id AND status = 'failed'",
+            {"id": entry_id, "at": next_try_at},
+        )
 
     def tell_waiting(self, reason: str | None, *, code: str | None, among: Iterable[int]) -> None:
         """Let those of ``among`` that are queued say why none begins, or no more; places stay."""

@@ -37,6 +37,34 @@ def test_torch_is_asked_once_per_environment_and_not_again(shop) -> None:
     assert steps(shop, "probe") == []
 
 
+def test_a_probe_that_was_killed_is_made_again_soon_and_costs_no_attempt(shop) -> None:
+    shop.model("m1", probe="kill")
+    shop.scan()
+    first = shop.entry("m1")
+    assert (first.status, first.code, first.attempts) == (Status.FAILED, "killed", 0)
+    assert first.next_try_at is not None and first.next_try_at > first.updated_at
+    shop.scan()
+    again = shop.entry("m1")
+    assert (again.next_try_at, again.updated_at) == (first.next_try_at, first.updated_at)
+    with Database(shop.settings.state_dir / DATABASE_NAME) as database:
+        database.put_off(first.id, first.updated_at)
+        events = database.events("m1")
+    shop.scan()
+    assert (shop.entry("m1").next_try_at or "") > first.updated_at
+    with Database(shop.settings.state_dir / DATABASE_NAME) as database:
+        assert database.events("m1") == events
+    shop.model("m1")
+    assert shop.scan().all_warm
+
+
+def test_what_only_a_change_mends_is_not_put_off(shop) -> None:
+    shop.model("m1")
+    (shop.root / "registry" / "m1" / "prewarm.toml").write_text("[model]\nloader = 'none'\n")
+    shop.scan()
+    assert shop.entry("m1").status is Status.FAILED
+    assert shop.entry("m1").next_try_at is None
+
+
 def test_small_checkpoints_come_before_large_ones(shop) -> None:
     shop.model("a", b"w" * 3000)
     shop.model("b", b"w" * 2000)
