@@ -5,12 +5,16 @@ Owns which starts those are and that each is told once. How a report is sent is 
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import suppress
 from pathlib import Path
 
 from prewarm.deploy.current import REPORTS
 from prewarm.deploy.start_reports import torchside_by_path
+
+#: What a start notes beside its events once it was told; empty while it is being told.
+TOLD = "told"
 
 #: A start without an event for so long is not about to tell itself, in seconds.
 _SILENT_S = 120.0
@@ -28,13 +32,16 @@ def tell_untold(into: Path, *, now_s: float, limit_s: float = _LIMIT_S) -> str |
     to = deployment.reports.get("to") if deployment is not None else None
     if not isinstance(to, str):
         return None
-    sending, told = torchside_by_path("sending"), torchside_by_path("telling").TOLD
+    sending = torchside_by_path("sending")
     ends_s = time.monotonic() + limit_s
     for start in waiting:
-        mark = start / told
+        mark = start / TOLD
         try:
+            mark.unlink(missing_ok=True)  # of a process that ended while it told
             mark.touch(exist_ok=False)
-            sending.send_reports(deployment, str(start), to, limit_s=ends_s - time.monotonic())
+            left_s = ends_s - time.monotonic()
+            ids = sending.send_reports(deployment, str(start), to, limit_s=left_s)
+            mark.write_text(json.dumps({"to": to, "at_s": now_s, "ids": ids}), encoding="utf-8")
         except FileExistsError:
             continue  # another hook tells it
         except Exception as error:
@@ -53,8 +60,10 @@ def _starts(into: Path) -> list[Path]:
 
 def _is_untold(start: Path, now_s: float) -> bool:
     try:
-        names = {path.name: path.stat().st_mtime for path in start.iterdir()}
+        found = {path.name: path.stat() for path in start.iterdir()}
     except OSError:
         return False
-    events = [at_s for name, at_s in names.items() if name.endswith(".jsonl")]
-    return "told" not in names and bool(events) and now_s - max(events) > _SILENT_S
+    told = found.get(TOLD)
+    events = [stat.st_mtime for name, stat in found.items() if name.endswith(".jsonl")]
+    is_told = told is not None and told.st_size > 0
+    return not is_told and bool(events) and now_s - max(events) > _SILENT_S

@@ -87,9 +87,10 @@ class Telling:
         self._running = 0
         self._last_s = time.monotonic()
         self._thread: threading.Thread | None = None
-        self._claimed = False
         self._ids: list[int | None] = []
-        self._compiled = threading.Event()
+        self._late = False
+        self._news = threading.Event()
+        self._end = threading.Event()
 
     def _heard(self, event: str) -> None:
         if event not in _NEWS:
@@ -102,23 +103,29 @@ class Telling:
                 self._thread = threading.Thread(target=self._wait, name="prewarm", daemon=True)
                 self._thread.start()
         if event == "graph_compiled":
-            self._compiled.set()
+            self._late = True
+            self._news.set()
 
     def _wait(self) -> None:
         ends_s = time.monotonic() + self._latest_s
         while not self._is_over(self._quiet_s, self._graphs_wanted(ends_s)):
-            time.sleep(min(0.25, self._quiet_s))
-        self._tell(SEND_S)
+            self._end.wait(min(0.25, self._quiet_s))
+        self._tell()
         for _ in range(MOST_LATE if self._ids else 0):
-            self._compiled.wait()
-            while not self._is_over(self._late_quiet_s, 0):
-                time.sleep(min(1.0, self._late_quiet_s))
-            self._tell(SEND_S)
+            if self._end.is_set():
+                return
+            self._news.wait()
+            while self._late and not self._is_over(self._late_quiet_s, 0):
+                self._end.wait(min(1.0, self._late_quiet_s))
+            if self._late:
+                self._tell()
 
     def _graphs_wanted(self, ends_s: float) -> int:
         return self._deployment.graphs if time.monotonic() < ends_s else 0
 
     def _is_over(self, quiet_s: float, graphs: int) -> bool:
+        if self._end.is_set():
+            return True
         with self._lock:
             quiet = time.monotonic() - self._last_s >= quiet_s
             return quiet and self._running <= 0 and self._graphs >= graphs
@@ -126,18 +133,20 @@ class Telling:
     def _at_exit(self) -> None:
         if os.getpid() != self._pid or self._thread is None:
             return
-        if self._claimed and not self._ids:
-            self._thread.join(END_S)  # it is about to
-        elif not self._ids or self._compiled.is_set():
-            self._tell(END_S)
+        # The thread that waits: no other can be started now, and a name server may not answer.
+        self._end.set()
+        self._news.set()
+        self._thread.join(END_S)
 
-    def _tell(self, limit_s: float) -> None:
-        """Send the report unless it was sent; never raises."""
+    def _tell(self) -> None:
+        """Send the report of this start, once or in place of the former; never raises."""
+        limit_s = END_S if self._end.is_set() else SEND_S
         to = self._deployment.reports.get("to")
         try:
             if not isinstance(to, str) or not (self._ids or self._claim()):
                 return
-            self._compiled.clear()
+            self._late = False
+            self._news.clear()
             self._look()
             from .sending import send_reports
 
@@ -158,7 +167,6 @@ class Telling:
             os.close(os.open(os.path.join(self._log.directory, TOLD), flags, 0o644))
         except FileExistsError:
             return False
-        self._claimed = True
         return True
 
     def _note(self, found: dict[str, Any]) -> None:
@@ -166,7 +174,6 @@ class Telling:
             json.dump(found, file)
 
     def _give_up(self) -> None:
-        self._claimed = False
         try:
             os.unlink(os.path.join(self._log.directory, TOLD))
         except OSError:

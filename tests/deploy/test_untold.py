@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from prewarm.deploy.untold import tell_untold
+from prewarm.deploy.untold import TOLD, tell_untold
 
 NOW_S = 1_000_000.0
 
@@ -28,6 +28,7 @@ def told(tmp_path: Path) -> Iterator[list[dict[str, Any]]]:
             bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
             self.send_response(201)
             self.end_headers()
+            self.wfile.write(b'{"id": 1, "model": "m"}')
 
         def log_message(self, *_: object) -> None:
             pass
@@ -71,11 +72,18 @@ def test_a_start_that_told_nobody_is_told_once(into: Path, told: list[dict[str, 
     assert (body["model"], body["bundle"]) == ("m", "0" * 64)
 
 
+def test_one_that_ended_while_it_told_is_told(into: Path, told: list[dict[str, Any]]) -> None:
+    (start(into, "17-1", silent_s=1000) / TOLD).touch()
+    assert tell_untold(into, now_s=NOW_S) is None
+    assert len(told) == 1
+    assert json.loads((into / "reports" / "17-1" / TOLD).read_text())["at_s"] == NOW_S
+
+
 def test_one_that_may_still_tell_itself_or_has_is_left(
     into: Path, told: list[dict[str, Any]]
 ) -> None:
     start(into, "17-1", silent_s=10)
-    (start(into, "18-1", silent_s=1000) / "told").touch()
+    (start(into, "18-1", silent_s=1000) / TOLD).write_text("{}")
     (into / "reports" / "19-1").mkdir()
     assert tell_untold(into, now_s=NOW_S) is None
     assert told == []
@@ -94,3 +102,9 @@ def test_without_a_directory_or_a_builder_nothing_is_said(tmp_path: Path, into: 
     found = json.loads((into / "env.json").read_text()) | {"reports": None}
     (into / "env.json").write_text(json.dumps(found))
     assert tell_untold(into, now_s=NOW_S) is None
+
+
+def test_the_mark_is_the_one_of_the_shim() -> None:
+    from prewarm.torchside import telling
+
+    assert telling.TOLD == TOLD
