@@ -4,7 +4,8 @@ Used as ``[model] interpreter = [python, fake_child.py]``. What it does is told 
 ``behaviour.json`` in the checkpoint's directory:
 
 - ``probe``/``compile``/``prove``: a word of ``_ACTIONS`` (hang, hang_with_others, exit, kill,
-  rubbish, stay, allocate, no_space, out_of_memory), done before the answer; ``{"mode": word}`` for one mode alone.
+  rubbish, stay, allocate, no_space, out_of_memory), done before the answer; ``{"mode": word}``
+  for one mode alone.
 - ``graph``: the graph's name. A proof from a bundle of another graph reports a miss.
 - ``report``: counts that replace zeros in the proof's report; ``outputs``: the state of outputs.
 - ``bulk_bytes``: bytes of an artifact that no packing makes smaller; ``twins``: how many more
