@@ -58,7 +58,8 @@ def test_a_long_run_under_everything_at_once_stays_flat(tmp_path: Path) -> None:
     port = free_port()
     environ = variables(tmp_path, config, port)
     registry = Registry(tmp_path / "registry", tmp_path / "mended", seed=1)
-    asking = [Asking(tmp_path, environ, registry, port, seed) for seed in range(3)]
+    damaged: set[str] = set()
+    asking = [Asking(tmp_path, environ, registry, port, seed, damaged) for seed in range(3)]
     samples: list[dict[str, float]] = []
     killed: Counter[str] = Counter()
 
