@@ -35,7 +35,9 @@ from .registry import BULK_BYTES, Registry
 from .sampling import TOLERANCES, sample
 from .service import Service
 
+# Read here: a test sees no variable of prewarm's.
 SOAK_S = float(os.environ.get("PREWARM_SOAK_S", "1200"))
+RESULT = os.environ.get("PREWARM_SOAK_RESULT")
 SAMPLE_S = 3.0
 #: What becomes warm again once nothing happens any more.
 REST_S = 300.0
@@ -198,8 +200,7 @@ def tell(samples: list[dict[str, float]], found: Any, happened: Mapping[str, int
         print(f"{mark} {course.name}: {course.second_quarter:.2f} -> {course.last_quarter:.2f} "
               f"(at most {course.allowed:.2f}; peak {course.most:.2f})")  # fmt: skip
     print(dict(sorted(happened.items())))
-    target = os.environ.get("PREWARM_SOAK_RESULT")
-    if target:
+    if RESULT:
         told = {
             "machine": machine(),
             "seconds": SOAK_S,
@@ -216,7 +217,7 @@ def tell(samples: list[dict[str, float]], found: Any, happened: Mapping[str, int
             ],
             "happened": dict(sorted(happened.items())),
         }  # fmt: skip
-        Path(target).write_text(json.dumps(told, indent=2) + "\n")
+        Path(RESULT).write_text(json.dumps(told, indent=2) + "\n")
 
 
 # -- the place
