@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from prewarm.build.bench import Bench
+from prewarm.build.free_memory import give_memory_back
 from prewarm.build.publish import publish
 from prewarm.build.workspace import Workspace
 from prewarm.config import Settings
@@ -147,6 +148,7 @@ def keep_house(bench: Bench) -> HouseKept:
     forgotten = _forget(bench)
     removed = [log for log in planned.logs if _removed(log)]
     readmitted = readmit(bench, planned.bundles) if planned.cache.problem is None else ()
+    give_memory_back()
     write_house_note(
         settings.state_dir,
         HouseNote(
